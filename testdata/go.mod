@@ -1,0 +1,3 @@
+module github.com/godflash/godflash/testdata
+
+go 1.27.0
