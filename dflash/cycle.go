@@ -1,0 +1,81 @@
+package dflash
+
+import (
+	"context"
+
+	"github.com/godflash/godflash/mlx"
+)
+
+// A cycle is a draft, its verification and the commit, in one hop to the
+// library's thread:
+//
+//	draft     anchor and mask rows through the drafter, greedy ids
+//	verify    anchor and drafts through the target, taps recorded
+//	accept    on the device: the number of leading drafts that are right
+//	read      one small int32 array: the count, then the target's choices
+//	commit    caches keep n rows, the drafter gets their taps
+//
+// The state is committed before any token leaves, so that a caller may stop
+// after each of them.
+type cycle struct {
+	tokens   []int // the new tokens
+	drafted  int
+	accepted int // drafts among tokens
+}
+
+// cut says how many of the tokens choices[:accepted+1], all of them the
+// target's, are wanted: at least 1.
+type cut func(choices []int) int
+
+// runCycle decodes up to rows tokens, rows at least 1, with a draft if there
+// is room for one and draft is true.
+func (d *Decoder) runCycle(ctx context.Context, rows int, want cut) (cycle, error) {
+	rows = d.room(rows)
+	if d.drafting {
+		rows = d.draftRoom(rows)
+	}
+	if !d.drafting || rows < 2 {
+		rows = 1
+	}
+	var c cycle
+	err := d.do(ctx, func(s *mlx.Scope) error {
+		ids := idArray(s, []int{d.anchor})
+		var drafts mlx.Array
+		if rows > 1 {
+			drafts = d.propose(s, ids, rows)
+			ids = s.Concat(0, ids, drafts)
+		}
+		hidden, taps := d.target.Forward(s, ids, d.cache, d.taps())
+		choices := greedy(s, d.target.Logits(s, hidden))
+		packed, err := readIDs(s.Concat(0, accept(s, drafts, choices), choices))
+		if err != nil {
+			return err
+		}
+		if err := s.Err(); err != nil {
+			return err
+		}
+		accepted, tokens := packed[0], packed[1:packed[0]+2]
+		n := want(tokens)
+		if err := d.commitRows(s, taps, n); err != nil {
+			return err
+		}
+		c = cycle{tokens: tokens[:n], drafted: rows - 1, accepted: min(n, accepted)}
+		return s.Eval(d.state()...)
+	})
+	if err != nil {
+		return cycle{}, err
+	}
+	d.anchor = c.tokens[len(c.tokens)-1]
+	return c, nil
+}
+
+// accept counts, on the device, the leading drafts that equal the target's
+// choices: drafts int32 [T-1] (or the zero Array for none), choices int32 [T],
+// to int32 [1].
+func accept(s *mlx.Scope, drafts, choices mlx.Array) mlx.Array {
+	if !drafts.Valid() {
+		return s.Zeros(mlx.Int32, 1)
+	}
+	right := s.AsType(s.Equal(drafts, s.SliceAxis(choices, 0, 0, drafts.Dim(0))), mlx.Int32)
+	return s.Sum(s.CumProd(right, 0), true, 0)
+}

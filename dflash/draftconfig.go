@@ -1,0 +1,375 @@
+package dflash
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/godflash/godflash/qwen"
+)
+
+// SlidingAttention is the layer type of a draft layer that sees a window.
+const SlidingAttention = "sliding_attention"
+
+// DraftConfig is a drafter's config.json. Names are the file's.
+type DraftConfig struct {
+	HiddenSize        int
+	IntermediateSize  int
+	NumHiddenLayers   int
+	NumAttentionHeads int
+	NumKeyValueHeads  int
+	HeadDim           int
+	VocabSize         int
+	RMSNormEps        float32
+	RopeTheta         float32
+
+	// MaxPositionEmbeddings is the number of positions that the drafter knows;
+	// past it generation goes on without drafting.
+	MaxPositionEmbeddings int
+
+	// BlockSize is the number of rows of a block, the anchor's included.
+	BlockSize int
+	// MaskTokenID is the embedding row of the mask token, which the tokenizer
+	// need not know.
+	MaskTokenID int
+	// TargetLayerIDs are the target's decoder layers, counted from 0 and
+	// ascending, whose outputs condition the drafter.
+	TargetLayerIDs []int
+	// NumTargetLayers is the target's depth, 0 where the file does not say.
+	NumTargetLayers int
+
+	// LayerTypes has FullAttention or SlidingAttention for each layer.
+	LayerTypes []string
+	// SlidingWindow is the number of positions, its own included, that a row
+	// of a sliding layer sees.
+	SlidingWindow int
+	// Causal forces the mask inside the block for all layers. Nil is the
+	// training's rule: sliding layers causal, full layers not.
+	Causal *bool
+}
+
+// causal is the mask inside the block of a layer (dflash section 2.4 of the
+// training code: sliding layers were trained with a causal block).
+func (c *DraftConfig) causal(layer int) bool {
+	if c.Causal != nil {
+		return *c.Causal
+	}
+	return c.LayerTypes[layer] == SlidingAttention
+}
+
+type rawDraftConfig struct {
+	Architectures []string `json:"architectures"`
+	ModelType     string   `json:"model_type"`
+
+	HiddenSize            *int     `json:"hidden_size"`
+	IntermediateSize      *int     `json:"intermediate_size"`
+	NumHiddenLayers       *int     `json:"num_hidden_layers"`
+	NumAttentionHeads     *int     `json:"num_attention_heads"`
+	NumKeyValueHeads      *int     `json:"num_key_value_heads"`
+	HeadDim               *int     `json:"head_dim"`
+	VocabSize             *int     `json:"vocab_size"`
+	RMSNormEps            *float64 `json:"rms_norm_eps"`
+	MaxPositionEmbeddings *int     `json:"max_position_embeddings"`
+	HiddenAct             string   `json:"hidden_act"`
+	AttentionBias         bool     `json:"attention_bias"`
+
+	RopeTheta       *float64        `json:"rope_theta"`
+	RopeScaling     *ropeParameters `json:"rope_scaling"`
+	RopeParameters  *ropeParameters `json:"rope_parameters"`
+	RopeInterleaved bool            `json:"rope_interleaved"`
+	RopeNeox        *bool           `json:"rope_is_neox_style"`
+
+	BlockSize       *int     `json:"block_size"`
+	NumTargetLayers *int     `json:"num_target_layers"`
+	LayerTypes      []string `json:"layer_types"`
+	SlidingWindow   *int     `json:"sliding_window"`
+	IsCausal        *bool    `json:"is_causal"`
+
+	Quantization       json.RawMessage `json:"quantization"`
+	QuantizationConfig json.RawMessage `json:"quantization_config"`
+
+	DFlash struct {
+		BlockSize            *int     `json:"block_size"`
+		MaskTokenID          *int     `json:"mask_token_id"`
+		TargetLayerIDs       []int    `json:"target_layer_ids"`
+		Causal               *bool    `json:"causal"`
+		FinalLogitSoftcap    *float64 `json:"final_logit_softcapping"`
+		InputEmbeddingScale  *float64 `json:"input_embedding_scale"`
+		OutputMultiplier     *float64 `json:"output_multiplier"`
+		SelectorRank         *int     `json:"selector_rank"`
+		ConvKernelSize       *int     `json:"conv_kernel_size"`
+	} `json:"dflash_config"`
+}
+
+type ropeParameters struct {
+	RopeTheta *float64 `json:"rope_theta"`
+	RopeType  string   `json:"rope_type"`
+	Type      string   `json:"type"`
+}
+
+// draftArchitecture is the architecture that this package runs.
+const draftArchitecture = "DFlashDraftModel"
+
+// ReadDraftConfig reads DIR/config.json of a drafter. No weights are touched.
+// Errors wrap ErrConfig or ErrUnsupported and name the file and the field.
+func ReadDraftConfig(dir string) (*DraftConfig, error) {
+	path := filepath.Join(dir, "config.json")
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("%w: the drafter's folder needs config.json and *.safetensors: %w", ErrConfig, err)
+	}
+	if !info.Mode().IsRegular() || info.Size() > 8<<20 {
+		return nil, fmt.Errorf("%w: %s is no regular file of at most 8 MiB", ErrConfig, path)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var raw rawDraftConfig
+	if err := json.Unmarshal(data, &raw); err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrConfig, path, err)
+	}
+	c, err := raw.resolve()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return c, nil
+}
+
+func (r *rawDraftConfig) resolve() (*DraftConfig, error) {
+	if err := r.refuse(); err != nil {
+		return nil, err
+	}
+	var missing []string
+	need := func(name string, ps ...*int) int {
+		for _, p := range ps {
+			if p != nil {
+				return *p
+			}
+		}
+		missing = append(missing, name)
+		return 0
+	}
+	c := &DraftConfig{
+		HiddenSize:            need("hidden_size", r.HiddenSize),
+		IntermediateSize:      need("intermediate_size", r.IntermediateSize),
+		NumHiddenLayers:       need("num_hidden_layers", r.NumHiddenLayers),
+		NumAttentionHeads:     need("num_attention_heads", r.NumAttentionHeads),
+		NumKeyValueHeads:      need("num_key_value_heads", r.NumKeyValueHeads, r.NumAttentionHeads),
+		VocabSize:             need("vocab_size", r.VocabSize),
+		MaxPositionEmbeddings: need("max_position_embeddings", r.MaxPositionEmbeddings),
+		BlockSize:             need("block_size", r.DFlash.BlockSize, r.BlockSize),
+		MaskTokenID:           need("dflash_config.mask_token_id", r.DFlash.MaskTokenID),
+		TargetLayerIDs:        r.DFlash.TargetLayerIDs,
+		LayerTypes:            r.LayerTypes,
+		Causal:                r.IsCausal,
+	}
+	if len(c.TargetLayerIDs) == 0 {
+		missing = append(missing, "dflash_config.target_layer_ids")
+	}
+	if c.Causal == nil {
+		c.Causal = r.DFlash.Causal
+	}
+	if r.NumTargetLayers != nil {
+		c.NumTargetLayers = *r.NumTargetLayers
+	}
+	if r.SlidingWindow != nil {
+		c.SlidingWindow = *r.SlidingWindow
+	}
+	if r.HeadDim != nil {
+		c.HeadDim = *r.HeadDim
+	} else if c.NumAttentionHeads > 0 {
+		c.HeadDim = c.HiddenSize / c.NumAttentionHeads
+	}
+	if r.RMSNormEps == nil {
+		missing = append(missing, "rms_norm_eps")
+	} else {
+		c.RMSNormEps = float32(*r.RMSNormEps)
+	}
+	theta := r.RopeTheta
+	for _, p := range []*ropeParameters{r.RopeScaling, r.RopeParameters} {
+		if p != nil && p.RopeTheta != nil {
+			theta = p.RopeTheta
+		}
+	}
+	if theta == nil {
+		missing = append(missing, "rope_theta")
+	} else {
+		c.RopeTheta = float32(*theta)
+	}
+	if len(missing) > 0 {
+		return nil, fmt.Errorf("%w: missing %s", ErrConfig, strings.Join(missing, ", "))
+	}
+	if len(c.LayerTypes) == 0 {
+		c.LayerTypes = slices.Repeat([]string{qwen.FullAttention}, min(max(c.NumHiddenLayers, 0), maxDraftLayers))
+	}
+	return c, c.check()
+}
+
+// refuse names what this package cannot run before anything else is read.
+func (r *rawDraftConfig) refuse() error {
+	if !slices.Contains(r.Architectures, draftArchitecture) {
+		switch {
+		case slices.ContainsFunc(r.Architectures, func(a string) bool { return strings.HasPrefix(a, "DFlash") || strings.Contains(a, "DSpark") }):
+			return fmt.Errorf("%w: drafter architecture %v, only %s is run", ErrUnsupported, r.Architectures, draftArchitecture)
+		case len(r.Architectures) == 0:
+			return fmt.Errorf("%w: architectures is missing; a drafter has [%q]", ErrConfig, draftArchitecture)
+		}
+		return fmt.Errorf("%w: this is a model with architectures %v, not a drafter (%s): pass its folder as the model", ErrUnsupported, r.Architectures, draftArchitecture)
+	}
+	d := &r.DFlash
+	for _, q := range []json.RawMessage{r.Quantization, r.QuantizationConfig} {
+		if len(q) > 0 && string(q) != "null" {
+			return fmt.Errorf("%w: quantized drafter (quantization %.60s)", ErrUnsupported, q)
+		}
+	}
+	scale := func(p *float64, neutral float64) bool { return p != nil && *p != neutral }
+	switch {
+	case r.HiddenAct != "" && r.HiddenAct != "silu":
+		return fmt.Errorf("%w: hidden_act %q, only silu is", ErrUnsupported, r.HiddenAct)
+	case r.AttentionBias:
+		return fmt.Errorf("%w: attention_bias true", ErrUnsupported)
+	case r.RopeInterleaved || (r.RopeNeox != nil && !*r.RopeNeox):
+		return fmt.Errorf("%w: interleaved rotary positions", ErrUnsupported)
+	case scale(d.FinalLogitSoftcap, 0):
+		return fmt.Errorf("%w: final_logit_softcapping %g", ErrUnsupported, *d.FinalLogitSoftcap)
+	case scale(d.InputEmbeddingScale, 1):
+		return fmt.Errorf("%w: input_embedding_scale %g", ErrUnsupported, *d.InputEmbeddingScale)
+	case scale(d.OutputMultiplier, 1):
+		return fmt.Errorf("%w: output_multiplier %g", ErrUnsupported, *d.OutputMultiplier)
+	case d.SelectorRank != nil || d.ConvKernelSize != nil:
+		return fmt.Errorf("%w: a DFlash 2 head (selector_rank or conv_kernel_size) under the name %s", ErrUnsupported, draftArchitecture)
+	}
+	for _, p := range []*ropeParameters{r.RopeParameters, r.RopeScaling} {
+		if p == nil {
+			continue
+		}
+		if kind := p.RopeType + p.Type; kind != "" && p.RopeType != "default" && p.Type != "default" {
+			return fmt.Errorf("%w: rope type %q, only default is", ErrUnsupported, kind)
+		}
+	}
+	return nil
+}
+
+const (
+	maxDraftSize   = 1 << 24
+	maxDraftLayers = 256
+	maxBlockSize   = 256
+)
+
+// check finds contradictions inside the file.
+func (c *DraftConfig) check() error {
+	for _, p := range []struct {
+		name            string
+		value, min, max int
+	}{
+		{"hidden_size", c.HiddenSize, 1, maxDraftSize},
+		{"intermediate_size", c.IntermediateSize, 1, maxDraftSize},
+		{"num_hidden_layers", c.NumHiddenLayers, 1, maxDraftLayers},
+		{"num_attention_heads", c.NumAttentionHeads, 1, maxDraftSize},
+		{"num_key_value_heads", c.NumKeyValueHeads, 1, maxDraftSize},
+		{"head_dim", c.HeadDim, 2, maxDraftSize},
+		{"vocab_size", c.VocabSize, 1, maxDraftSize},
+		{"max_position_embeddings", c.MaxPositionEmbeddings, 1, maxDraftSize},
+		{"block_size", c.BlockSize, 2, maxBlockSize},
+	} {
+		if p.value < p.min || p.value > p.max {
+			return fmt.Errorf("%w: %s is %d, expected %d to %d", ErrConfig, p.name, p.value, p.min, p.max)
+		}
+	}
+	switch {
+	case c.NumAttentionHeads%c.NumKeyValueHeads != 0:
+		return fmt.Errorf("%w: num_attention_heads %d is no multiple of num_key_value_heads %d", ErrConfig, c.NumAttentionHeads, c.NumKeyValueHeads)
+	case c.HeadDim%2 != 0:
+		return fmt.Errorf("%w: head_dim is %d, expected an even number", ErrConfig, c.HeadDim)
+	case c.RMSNormEps < 0 || c.RMSNormEps > 1:
+		return fmt.Errorf("%w: rms_norm_eps is %g", ErrConfig, c.RMSNormEps)
+	case !(c.RopeTheta > 0):
+		return fmt.Errorf("%w: rope_theta is %g", ErrConfig, c.RopeTheta)
+	case len(c.LayerTypes) != c.NumHiddenLayers:
+		return fmt.Errorf("%w: layer_types has %d entries, num_hidden_layers is %d", ErrConfig, len(c.LayerTypes), c.NumHiddenLayers)
+	case c.MaskTokenID < 0 || c.MaskTokenID >= c.VocabSize:
+		return fmt.Errorf("%w: dflash_config.mask_token_id is %d, vocab_size is %d", ErrConfig, c.MaskTokenID, c.VocabSize)
+	}
+	for i, kind := range c.LayerTypes {
+		switch kind {
+		case qwen.FullAttention:
+		case SlidingAttention:
+			if c.SlidingWindow < 1 {
+				return fmt.Errorf("%w: layer_types[%d] is %s, but sliding_window is %d", ErrConfig, i, kind, c.SlidingWindow)
+			}
+		default:
+			return fmt.Errorf("%w: layer_types[%d] is %q", ErrUnsupported, i, kind)
+		}
+	}
+	return c.checkTaps()
+}
+
+func (c *DraftConfig) checkTaps() error {
+	for i, id := range c.TargetLayerIDs {
+		switch {
+		case id < 0:
+			return fmt.Errorf("%w: dflash_config.target_layer_ids has %d", ErrConfig, id)
+		case i > 0 && id <= c.TargetLayerIDs[i-1]:
+			return fmt.Errorf("%w: dflash_config.target_layer_ids %v are not ascending", ErrConfig, c.TargetLayerIDs)
+		case c.NumTargetLayers > 0 && id >= c.NumTargetLayers:
+			return fmt.Errorf("%w: dflash_config.target_layer_ids has %d, num_target_layers is %d", ErrConfig, id, c.NumTargetLayers)
+		}
+	}
+	return nil
+}
+
+// CheckPair compares a drafter with the target that it shall draft for. The
+// error wraps ErrPairMismatch and names every difference with both numbers.
+func (c *DraftConfig) CheckPair(t TargetInfo) error {
+	var wrong []string
+	differ := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
+	if c.HiddenSize != t.HiddenSize {
+		differ("hidden_size: drafter %d, target %d", c.HiddenSize, t.HiddenSize)
+	}
+	if c.NumTargetLayers > 0 && c.NumTargetLayers != t.Layers {
+		differ("num_target_layers: drafter %d, target %d", c.NumTargetLayers, t.Layers)
+	}
+	if last := c.TargetLayerIDs[len(c.TargetLayerIDs)-1]; last >= t.Layers {
+		differ("target_layer_ids: drafter taps layer %d, target has %d layers", last, t.Layers)
+	}
+	if c.VocabSize > t.VocabSize {
+		differ("vocab_size: drafter %d, target %d", c.VocabSize, t.VocabSize)
+	}
+	if c.MaskTokenID >= t.VocabSize {
+		differ("mask_token_id: drafter %d, target's vocabulary %d", c.MaskTokenID, t.VocabSize)
+	}
+	if len(wrong) > 0 {
+		return fmt.Errorf("%w: %s", ErrPairMismatch, strings.Join(wrong, "; "))
+	}
+	return nil
+}
+
+// tensors lists every tensor of the drafter with its shape.
+func (c *DraftConfig) tensors() map[string][]int {
+	h, q, kv := c.HiddenSize, c.NumAttentionHeads*c.HeadDim, c.NumKeyValueHeads*c.HeadDim
+	want := map[string][]int{
+		"fc.weight":          {h, len(c.TargetLayerIDs) * h},
+		"hidden_norm.weight": {h},
+		"norm.weight":        {h},
+	}
+	for i := range c.NumHiddenLayers {
+		p := fmt.Sprintf("layers.%d.", i)
+		want[p+"input_layernorm.weight"] = []int{h}
+		want[p+"post_attention_layernorm.weight"] = []int{h}
+		want[p+"self_attn.q_proj.weight"] = []int{q, h}
+		want[p+"self_attn.k_proj.weight"] = []int{kv, h}
+		want[p+"self_attn.v_proj.weight"] = []int{kv, h}
+		want[p+"self_attn.o_proj.weight"] = []int{h, q}
+		want[p+"self_attn.q_norm.weight"] = []int{c.HeadDim}
+		want[p+"self_attn.k_norm.weight"] = []int{c.HeadDim}
+		want[p+"mlp.gate_proj.weight"] = []int{c.IntermediateSize, h}
+		want[p+"mlp.up_proj.weight"] = []int{c.IntermediateSize, h}
+		want[p+"mlp.down_proj.weight"] = []int{h, c.IntermediateSize}
+	}
+	return want
+}
+

@@ -1,0 +1,320 @@
+package dflash
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/godflash/godflash/internal/nn"
+	"github.com/godflash/godflash/internal/safetensors"
+	"github.com/godflash/godflash/internal/weights"
+	"github.com/godflash/godflash/mlx"
+)
+
+// Drafter is a DFlash head with its weights: a small transformer that fills a
+// block of mask tokens in one pass. It has neither embedding nor output head
+// and uses the target's. It is read-only; a DraftContext holds one sequence.
+//
+// In every layer the block's rows attend to themselves and to the context: one
+// row per committed token, made from the target's tapped hidden states with
+// the layer's own key and value maps (dflash sections 2.1 and 2.2 of the
+// paper's code, "KV injection").
+type Drafter struct {
+	cfg     *DraftConfig
+	lib     *mlx.Library
+	weights *mlx.Scope
+	dtype   mlx.Dtype
+
+	fc         nn.Linear // taps side by side to one hidden vector
+	hiddenNorm nn.RMSNorm
+	layers     []draftLayer
+	norm       nn.RMSNorm
+}
+
+type draftLayer struct {
+	inputNorm, postNorm nn.RMSNorm
+	q, k, v, o          nn.Linear
+	qNorm, kNorm        nn.RMSNorm
+	mlp                 nn.SwiGLU
+	window              nn.Window
+}
+
+// LoadDrafter reads a drafter's folder: configuration and headers first, then
+// the weights. Compare DraftConfig.CheckPair with the target before.
+func LoadDrafter(ctx context.Context, lib *mlx.Library, dir string) (*Drafter, error) {
+	cfg, err := ReadDraftConfig(dir)
+	if err != nil {
+		return nil, err
+	}
+	ck, err := openDraft(dir, cfg)
+	if err != nil {
+		return nil, err
+	}
+	d := &Drafter{cfg: cfg, lib: lib, weights: lib.NewScope("drafter " + dir)}
+	if err := lib.Do(ctx, func(s *mlx.Scope) error { return d.read(s, ck) }); err != nil {
+		d.weights.Close()
+		return nil, fmt.Errorf("load %s: %w", dir, err)
+	}
+	return d, nil
+}
+
+// openDraft compares the files' headers with the configuration.
+func openDraft(dir string, cfg *DraftConfig) (*safetensors.Checkpoint, error) {
+	files, err := safetensors.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	ck, err := weights.Rename(files, func(name string) (string, bool) {
+		if len(name) > 6 && name[:6] == "model." {
+			name = name[6:]
+		}
+		return name, true
+	})
+	if err != nil {
+		return nil, err
+	}
+	if t, ok := ck.Tensors["fc.weight"]; ok && len(t.Shape) == 2 {
+		if want := len(cfg.TargetLayerIDs) * cfg.HiddenSize; t.Shape[1] != want {
+			return nil, fmt.Errorf("%w: %s: fc.weight takes %d values a row, but %d target_layer_ids of hidden_size %d make %d",
+				ErrPairMismatch, dir, t.Shape[1], len(cfg.TargetLayerIDs), cfg.HiddenSize, want)
+		}
+	}
+	if err := weights.Check(ck, cfg.tensors()); err != nil {
+		return nil, fmt.Errorf("%s: %w", dir, err)
+	}
+	return ck, nil
+}
+
+func (d *Drafter) read(s *mlx.Scope, ck *safetensors.Checkpoint) error {
+	r, err := weights.Open(s, ck, "fc.weight")
+	if err != nil {
+		return err
+	}
+	c := d.cfg
+	d.dtype = r.Dtype()
+	d.fc = r.Linear("fc")
+	d.hiddenNorm = r.Norm("hidden_norm", c.RMSNormEps, 0)
+	d.norm = r.Norm("norm", c.RMSNormEps, 0)
+	d.layers = make([]draftLayer, c.NumHiddenLayers)
+	for i := range d.layers {
+		p := fmt.Sprintf("layers.%d.", i)
+		norm := func(name string) nn.RMSNorm { return r.Norm(p+name, c.RMSNormEps, 0) }
+		d.layers[i] = draftLayer{
+			inputNorm: norm("input_layernorm"), postNorm: norm("post_attention_layernorm"),
+			q: r.Linear(p + "self_attn.q_proj"), k: r.Linear(p + "self_attn.k_proj"),
+			v: r.Linear(p + "self_attn.v_proj"), o: r.Linear(p + "self_attn.o_proj"),
+			qNorm: norm("self_attn.q_norm"), kNorm: norm("self_attn.k_norm"),
+			mlp:    r.SwiGLU(p + "mlp"),
+			window: nn.Window{Causal: c.causal(i)},
+		}
+		if c.LayerTypes[i] == SlidingAttention {
+			d.layers[i].window.Size = c.SlidingWindow
+		}
+	}
+	return nn.Keep(s, d.weights, d.each)
+}
+
+func (d *Drafter) each(f func(*mlx.Array)) {
+	d.fc.Each(f)
+	d.hiddenNorm.Each(f)
+	d.norm.Each(f)
+	for i := range d.layers {
+		l := &d.layers[i]
+		for _, n := range []*nn.RMSNorm{&l.inputNorm, &l.postNorm, &l.qNorm, &l.kNorm} {
+			n.Each(f)
+		}
+		for _, p := range []*nn.Linear{&l.q, &l.k, &l.v, &l.o} {
+			p.Each(f)
+		}
+		l.mlp.Each(f)
+	}
+}
+
+// Config describes the drafter. Treat it as read-only.
+func (d *Drafter) Config() *DraftConfig { return d.cfg }
+
+// Close frees the weights. It may be called from any goroutine, more than once.
+func (d *Drafter) Close() error { return d.weights.Close() }
+
+// DraftContext is a drafter's state of one sequence: keys and values of one
+// row per committed token. A block's own rows are never part of it.
+type DraftContext struct {
+	owner *mlx.Scope
+	kv    []*nn.KV
+	at    nn.Position
+	low   int // rows that are committed for sure while at is an upper bound
+}
+
+// NewContext makes the state of an empty sequence, from any goroutine.
+func (d *Drafter) NewContext() *DraftContext {
+	c := &DraftContext{owner: d.lib.NewScope("draft context"), kv: make([]*nn.KV, len(d.layers))}
+	for i := range c.kv {
+		c.kv[i] = nn.NewKV(d.cfg.NumKeyValueHeads, d.cfg.HeadDim, d.dtype)
+	}
+	return c
+}
+
+// Len is the number of context rows, or an upper bound until Settle.
+func (c *DraftContext) Len() int { return c.at.Bound }
+
+// Close frees the state, from any goroutine.
+func (c *DraftContext) Close() error { return c.owner.Close() }
+
+// Reset empties the context.
+func (c *DraftContext) Reset() {
+	for _, kv := range c.kv {
+		kv.Clear(c.owner)
+	}
+	c.owner.Free(c.at.Array)
+	c.at, c.low = nn.At(0), 0
+}
+
+// Settle is TargetCache.Settle for the context.
+func (c *DraftContext) Settle(length, inFlight int) {
+	c.at.Bound, c.low = length+inFlight, length
+	if inFlight == 0 {
+		c.owner.Free(c.at.Array)
+		c.at.Array = mlx.Array{}
+	}
+}
+
+// Arrays lists every array of the state, for evaluation.
+func (c *DraftContext) Arrays() []mlx.Array {
+	var out []mlx.Array
+	for _, kv := range c.kv {
+		out = append(out, kv.Arrays()...)
+	}
+	if c.at.Array.Valid() {
+		out = append(out, c.at.Array)
+	}
+	return out
+}
+
+// Features is the context feature of tapped hidden states, each [1, S, hidden]
+// in the order of target_layer_ids: hidden_norm(fc(taps)), [1, S, hidden].
+func (d *Drafter) Features(s *mlx.Scope, tapped []mlx.Array) mlx.Array {
+	u := s.AsType(s.Concat(2, tapped...), d.dtype)
+	return d.hiddenNorm.Forward(s, d.fc.Forward(s, u))
+}
+
+// Append adds the tapped rows of n committed tokens to the context. The taps
+// are turned into keys and values at once and are not kept.
+func (d *Drafter) Append(s *mlx.Scope, c *DraftContext, tapped []mlx.Array, n int) error {
+	if len(tapped) != len(d.cfg.TargetLayerIDs) {
+		return fmt.Errorf("%d tapped layers, the drafter takes %d", len(tapped), len(d.cfg.TargetLayerIDs))
+	}
+	if n < 0 || n > tapped[0].Dim(1) {
+		return fmt.Errorf("append %d rows of %d tapped ones", n, tapped[0].Dim(1))
+	}
+	if n == 0 {
+		return s.Err()
+	}
+	if n < tapped[0].Dim(1) {
+		cut := make([]mlx.Array, len(tapped))
+		for i, t := range tapped {
+			cut[i] = s.SliceAxis(t, 1, 0, n)
+		}
+		tapped = cut
+	}
+	if err := d.append(s, c, tapped, nn.Rows{N: n}); err != nil {
+		return err
+	}
+	if c.at.Exact() {
+		c.low = c.at.Bound
+	}
+	return nil
+}
+
+// append writes all tapped rows and advances by n of them: rows past the count
+// are scratch, like a block's.
+func (d *Drafter) append(s *mlx.Scope, c *DraftContext, tapped []mlx.Array, n nn.Rows) error {
+	f := d.Features(s, tapped)
+	for i := range d.layers {
+		l := &d.layers[i]
+		k, v := l.keysValues(s, d.cfg, f)
+		c.kv[i].Write(s, c.at.RoPE(s, k, d.rope()), v, c.at, l.keep(c.low))
+	}
+	after := c.at.Advance(s, n)
+	if err := s.Err(); err != nil {
+		for _, kv := range c.kv {
+			kv.Discard()
+		}
+		return err
+	}
+	for _, kv := range c.kv {
+		kv.Adopt(c.owner)
+	}
+	if after.Array.Valid() {
+		old := c.at.Array
+		after.Array = c.owner.Move(after.Array)
+		c.owner.Free(old)
+	}
+	c.at = after
+	return nil
+}
+
+// Propose runs the block of embedded rows [1, B, hidden], the anchor's first
+// and then mask rows, at the end of the context, and returns the normed hidden
+// states of the mask rows [1, B-1, hidden]: row i predicts the token at its
+// own position, i+1 after the anchor. The context is as before.
+func (d *Drafter) Propose(s *mlx.Scope, c *DraftContext, block mlx.Array) mlx.Array {
+	if s.Err() != nil {
+		return mlx.Array{}
+	}
+	b := block.Dim(1)
+	if b < 2 {
+		s.Fail(fmt.Errorf("a draft block of %d rows: it needs the anchor and at least one mask row", b))
+		return mlx.Array{}
+	}
+	x := s.AsType(block, d.dtype)
+	for i := range d.layers {
+		x = d.layers[i].forward(s, d.cfg, x, c.kv[i], c.at, c.low, d.rope())
+	}
+	x = d.norm.Forward(s, s.SliceAxis(x, 1, 1, b))
+	for _, kv := range c.kv {
+		if s.Err() != nil {
+			kv.Discard()
+		} else {
+			// The block's rows are scratch past the context's end. Taking the
+			// buffers over lets the next write happen in place.
+			kv.Adopt(c.owner)
+		}
+	}
+	return x
+}
+
+func (d *Drafter) rope() mlx.RoPEOptions {
+	return mlx.RoPEOptions{Dims: d.cfg.HeadDim, Base: d.cfg.RopeTheta}
+}
+
+// keep is the lowest position that a layer still needs when low is a position
+// from which on rows are written.
+func (l *draftLayer) keep(low int) int {
+	if l.window.Size == 0 {
+		return 0
+	}
+	return max(0, low-(l.window.Size-1))
+}
+
+// keysValues are a layer's keys, not rotated yet, and values of x [1, T, hidden].
+func (l *draftLayer) keysValues(s *mlx.Scope, c *DraftConfig, x mlx.Array) (k, v mlx.Array) {
+	t := x.Dim(1)
+	k = l.kNorm.Forward(s, s.Reshape(l.k.Forward(s, x), 1, t, c.NumKeyValueHeads, c.HeadDim))
+	v = s.Reshape(l.v.Forward(s, x), 1, t, c.NumKeyValueHeads, c.HeadDim)
+	return s.SwapAxes(k, 1, 2), s.SwapAxes(v, 1, 2)
+}
+
+func (l *draftLayer) forward(s *mlx.Scope, c *DraftConfig, x mlx.Array, kv *nn.KV, p nn.Position, low int, rope mlx.RoPEOptions) mlx.Array {
+	if s.Err() != nil {
+		return mlx.Array{}
+	}
+	t := x.Dim(1)
+	h := l.inputNorm.Forward(s, x)
+	q := l.qNorm.Forward(s, s.Reshape(l.q.Forward(s, h), 1, t, c.NumAttentionHeads, c.HeadDim))
+	q = p.RoPE(s, s.SwapAxes(q, 1, 2), rope)
+	k, v := l.keysValues(s, c, h)
+	keys, values := kv.Write(s, p.RoPE(s, k, rope), v, p, l.keep(low))
+	y := kv.Attend(s, q, keys, values, p, l.window, nn.AttentionScale(c.HeadDim))
+	x = s.Add(x, l.o.Forward(s, s.Reshape(s.SwapAxes(y, 1, 2), 1, t, c.NumAttentionHeads*c.HeadDim)))
+	return s.Add(x, l.mlp.Forward(s, l.postNorm.Forward(s, x)))
+}
+

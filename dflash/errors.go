@@ -1,0 +1,28 @@
+package dflash
+
+import (
+	"errors"
+
+	"github.com/godflash/godflash/qwen"
+)
+
+// Errors to compare with errors.Is. The text of what is returned says where,
+// and what to do.
+var (
+	// ErrPairMismatch: the drafter was made for another target.
+	ErrPairMismatch = errors.New("drafter and target do not fit together")
+	// ErrUnsupported: a checkpoint of a kind that is not run.
+	ErrUnsupported = qwen.ErrUnsupported
+	// ErrConfig: a configuration file that contradicts itself or lacks a field.
+	ErrConfig = qwen.ErrConfig
+	// ErrContextLength: the prompt leaves no room in the model's context.
+	ErrContextLength = qwen.ErrContextLength
+	// ErrEmptyPrompt: there is not one token to start from.
+	ErrEmptyPrompt = errors.New("empty prompt")
+	// ErrRequest: a field of the request is out of range or contradicts another.
+	ErrRequest = errors.New("bad request")
+	// ErrClosed: the engine, session or decoder was closed.
+	ErrClosed = errors.New("closed")
+	// ErrBusy: the session already runs a generation.
+	ErrBusy = errors.New("a generation is already running in this session")
+)

@@ -1,0 +1,143 @@
+package dflash
+
+import (
+	"context"
+
+	"github.com/godflash/godflash/internal/nn"
+	"github.com/godflash/godflash/mlx"
+)
+
+// On a GPU the cycle's state stays on the device: the anchor, the sequence's
+// length and the accepted count are arrays, so the host builds the next cycle
+// while the device runs the one before, and reads tokens one cycle late. What
+// the host must know, capacity and budget, it bounds from above. An
+// end-of-sequence found late costs one cycle of work, never a wrong token.
+//
+// Blocks in flight are full ones. Near the budget's and the context's end,
+// where a block must be cut to a number that only the read counts give,
+// runCycle takes over.
+
+// maxFlights is the number of cycles that are built and not read.
+const maxFlights = 2
+
+// flight is a cycle that the device works on.
+type flight struct {
+	packed mlx.Array // int32: the accepted count, then the target's choices
+	rows   int
+}
+
+// canLaunch says whether one more full block fits, whatever the counts still
+// out turn out to be. budget is the number of tokens wanted after those read.
+func (d *Decoder) canLaunch(rows, budget int) bool {
+	end := d.cache.Len() + rows
+	for _, f := range d.flights {
+		budget -= f.rows
+	}
+	if budget < rows || end > d.info.ContextLength {
+		return false
+	}
+	return rows == 1 || (d.drafting && rows <= d.drafter.cfg.BlockSize && end <= d.drafter.cfg.MaxPositionEmbeddings)
+}
+
+// runPipelined keeps the device busy with blocks of rows and returns the
+// oldest one's tokens. ok is false when nothing is in flight and no full block
+// fits: runCycle's case.
+func (d *Decoder) runPipelined(ctx context.Context, rows, budget int) (c cycle, ok bool, err error) {
+	if len(d.flights) == 0 {
+		if !d.canLaunch(rows, budget) {
+			return cycle{}, false, nil
+		}
+		d.settled = d.cache.Len()
+	}
+	err = d.do(ctx, func(s *mlx.Scope) error {
+		for len(d.flights) < maxFlights && d.canLaunch(rows, budget) {
+			if err := d.launch(s, rows); err != nil {
+				return err
+			}
+		}
+		var err error
+		c, err = d.land()
+		return err
+	})
+	return c, true, err
+}
+
+// launch builds a cycle, hands it to the device and does not wait.
+func (d *Decoder) launch(s *mlx.Scope, rows int) error {
+	anchor := d.anchorArray
+	if !anchor.Valid() {
+		anchor = idArray(s, []int{d.anchor})
+	}
+	ids := anchor
+	var drafts mlx.Array
+	if rows > 1 {
+		drafts = d.propose(s, anchor, rows)
+		ids = s.Concat(0, anchor, drafts)
+	}
+	hidden, taps := d.target.Forward(s, ids, d.cache, d.taps())
+	choices := greedy(s, d.target.Logits(s, hidden))
+	count := accept(s, drafts, choices)
+	packed := s.Concat(0, count, choices)
+	next := s.Take(choices, count, 0)
+	if err := d.commitLaunched(s, taps, rows, count); err != nil {
+		return err
+	}
+	if err := s.AsyncEval(append([]mlx.Array{packed, next}, d.state()...)...); err != nil {
+		return err
+	}
+	d.owner.Free(d.anchorArray)
+	d.anchorArray = d.owner.Move(next)
+	d.flights = append(d.flights, flight{packed: d.owner.Move(packed), rows: rows})
+	return nil
+}
+
+// commitLaunched keeps the accepted rows of the block just built. A block of
+// one row is kept whole, so the host goes on knowing the length.
+func (d *Decoder) commitLaunched(s *mlx.Scope, taps []mlx.Array, rows int, count mlx.Array) error {
+	if rows == 1 {
+		return d.commitRows(s, taps, 1)
+	}
+	n := s.Add(count, s.Scalar(1, mlx.Int32))
+	if err := d.cache.CommitArray(s, n); err != nil {
+		return err
+	}
+	return d.drafter.append(s, d.context, taps, nn.Rows{N: rows, Array: n})
+}
+
+// land reads the oldest cycle and lowers the bounds to what is known now.
+func (d *Decoder) land() (cycle, error) {
+	f := d.flights[0]
+	packed, err := readIDs(f.packed)
+	if err != nil {
+		return cycle{}, err
+	}
+	d.owner.Free(f.packed)
+	d.flights = d.flights[1:]
+	accepted := packed[0]
+	d.settled += accepted + 1
+	out := 0
+	for _, f := range d.flights {
+		out += f.rows
+	}
+	d.cache.Settle(d.settled, out)
+	if d.drafting {
+		d.context.Settle(d.settled, out)
+	}
+	c := cycle{tokens: packed[1 : accepted+2], drafted: f.rows - 1, accepted: accepted}
+	if out == 0 {
+		d.anchor = c.tokens[accepted]
+		d.owner.Free(d.anchorArray)
+		d.anchorArray = mlx.Array{}
+	}
+	return c, nil
+}
+
+// ground drops what is in flight: the sequence then holds rows that nobody
+// read, and needs Reset.
+func (d *Decoder) ground() {
+	for _, f := range d.flights {
+		d.owner.Free(f.packed)
+	}
+	d.owner.Free(d.anchorArray)
+	d.flights, d.anchorArray = nil, mlx.Array{}
+}

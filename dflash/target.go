@@ -1,0 +1,70 @@
+package dflash
+
+import (
+	"github.com/godflash/godflash/mlx"
+	"github.com/godflash/godflash/qwen"
+)
+
+// TargetInfo is what a drafter must fit to.
+type TargetInfo struct {
+	Layers        int // decoder layers
+	HiddenSize    int
+	VocabSize     int // rows of the embedding
+	ContextLength int // positions
+}
+
+// Target is what decoding needs of a model: the forward pass with taps, the
+// embedding and the head, and a cache that takes a block and gives part of it
+// back. Methods that take a scope run inside the library's Do; their errors
+// are the scope's.
+type Target interface {
+	Library() *mlx.Library
+	Info() TargetInfo
+	// NewCache makes the state of an empty sequence.
+	NewCache() TargetCache
+	// Forward runs ids int32 [T] from the end of the cache, whose T rows are
+	// pending afterwards. hidden is [1, T, hidden], tapped the outputs of the
+	// decoder layers in taps, in that order, each of the same shape.
+	Forward(s *mlx.Scope, ids mlx.Array, c TargetCache, taps []int) (hidden mlx.Array, tapped []mlx.Array)
+	// Embed gives the rows of ids int32 [T] as [T, hidden].
+	Embed(s *mlx.Scope, ids mlx.Array) mlx.Array
+	// Logits is the final norm and the head, [..., hidden] to [..., vocab].
+	Logits(s *mlx.Scope, hidden mlx.Array) mlx.Array
+	// Unembed is the head alone, which the drafter shares.
+	Unembed(s *mlx.Scope, x mlx.Array) mlx.Array
+}
+
+// TargetCache is one sequence's state. qwen.Cache documents the contract of
+// each method.
+type TargetCache interface {
+	Len() int
+	Commit(s *mlx.Scope, n int) error
+	CommitArray(s *mlx.Scope, n mlx.Array) error
+	Settle(length, inFlight int)
+	Arrays() []mlx.Array
+	Reset()
+	Close() error
+}
+
+// QwenTarget makes a qwen model a Target.
+func QwenTarget(m *qwen.Model) Target { return qwenTarget{m} }
+
+type qwenTarget struct{ *qwen.Model }
+
+func (t qwenTarget) Info() TargetInfo { return qwenInfo(t.Config()) }
+
+func qwenInfo(c *qwen.Config) TargetInfo {
+	return TargetInfo{
+		Layers:        c.NumHiddenLayers,
+		HiddenSize:    c.HiddenSize,
+		VocabSize:     c.VocabSize,
+		ContextLength: c.MaxPositionEmbeddings,
+	}
+}
+
+func (t qwenTarget) NewCache() TargetCache { return t.Model.NewCache() }
+
+func (t qwenTarget) Forward(s *mlx.Scope, ids mlx.Array, c TargetCache, taps []int) (mlx.Array, []mlx.Array) {
+	out := t.Model.Forward(s, ids, c.(*qwen.Cache), &qwen.ForwardOptions{Taps: taps})
+	return out.Hidden, out.Taps
+}

@@ -1,0 +1,192 @@
+package nn
+
+import "github.com/godflash/godflash/mlx"
+
+// RowStep is the number of rows by which a cache grows. A fixed step keeps
+// the number of distinct shapes small, which the GPU backends' plan caches
+// want, and the number of reallocations.
+const RowStep = 256
+
+// KV holds the keys and values of one attention layer: two buffers
+// [1, heads, capacity, dim] whose rows below the sequence's length are valid.
+// Rows past it are scratch: rejected drafts and the drafter's own block lie
+// there until the next write covers them, so giving rows back costs nothing.
+//
+// Row 0 holds the position base. A layer that attends to a window drops rows
+// that no query can reach again; the rest stays in order of position.
+type KV struct {
+	keys, values mlx.Array
+	base         int
+	heads, dim   int
+	dtype        mlx.Dtype
+	// next are the buffers that the running round wrote, adopted by Adopt once
+	// the whole forward pass is known to be built without an error.
+	next struct {
+		keys, values mlx.Array
+		base         int
+	}
+}
+
+// NewKV makes an empty cache for heads key heads of size dim.
+func NewKV(heads, dim int, dtype mlx.Dtype) *KV {
+	return &KV{heads: heads, dim: dim, dtype: dtype}
+}
+
+// Capacity is the number of rows allocated.
+func (c *KV) Capacity() int {
+	if !c.keys.Valid() {
+		return 0
+	}
+	return c.keys.Dim(2)
+}
+
+// Base is the position of row 0.
+func (c *KV) Base() int { return c.base }
+
+// Arrays lists the buffers, for evaluation.
+func (c *KV) Arrays() []mlx.Array {
+	if !c.keys.Valid() {
+		return nil
+	}
+	return []mlx.Array{c.keys, c.values}
+}
+
+// Write puts the block's keys and values [1, heads, T, dim] at position p and
+// returns the buffers with the block in them. A second Write before Adopt goes
+// on from the first.
+//
+// keep is the lowest position that must stay readable; 0 keeps everything.
+func (c *KV) Write(s *mlx.Scope, k, v mlx.Array, p Position, keep int) (keys, values mlx.Array) {
+	keys, values, base := c.keys, c.values, c.base
+	if c.next.keys.Valid() {
+		keys, values, base = c.next.keys, c.next.values, c.next.base
+	}
+	t := k.Dim(2)
+	keys, values, base = c.reserve(s, keys, values, base, p.Bound+t, p.Bound, keep)
+	if p.Exact() {
+		at := p.Bound - base
+		start, stop := []int{0, 0, at, 0}, []int{1, c.heads, at + t, c.dim}
+		keys = s.SliceUpdate(keys, k, start, stop)
+		values = s.SliceUpdate(values, v, start, stop)
+	} else {
+		at := p.Array
+		if base > 0 {
+			at = s.Sub(at, mlx.FromSlice(s, []int32{int32(base)}))
+		}
+		keys = s.SliceUpdateDynamic(keys, k, at, []int{2})
+		values = s.SliceUpdateDynamic(values, v, at, []int{2})
+	}
+	c.next.keys, c.next.values, c.next.base = keys, values, base
+	return keys, values
+}
+
+// reserve makes room for rows below position end. When the buffer is full and
+// rows below keep can go, the rest moves to the front; otherwise the buffer
+// grows.
+func (c *KV) reserve(s *mlx.Scope, keys, values mlx.Array, base, end, used, keep int) (mlx.Array, mlx.Array, int) {
+	if keys.Valid() && end-base <= keys.Dim(2) {
+		return keys, values, base
+	}
+	from := max(base, min(keep, used))
+	capacity := (end - from + RowStep - 1) / RowStep * RowStep
+	grow := func(old mlx.Array) mlx.Array {
+		fresh := s.Zeros(c.dtype, 1, c.heads, capacity, c.dim)
+		if n := used - from; old.Valid() && n > 0 {
+			rows := s.SliceAxis(old, 2, from-base, used-base)
+			fresh = s.SliceUpdate(fresh, rows, []int{0, 0, 0, 0}, []int{1, c.heads, n, c.dim})
+		}
+		return fresh
+	}
+	return grow(keys), grow(values), from
+}
+
+// Adopt moves what Write made into owner and frees the buffers before it. They
+// must be gone before evaluation: a write happens in place only when nobody
+// else holds the buffer.
+func (c *KV) Adopt(owner *mlx.Scope) {
+	if !c.next.keys.Valid() {
+		return
+	}
+	owner.Free(c.keys, c.values)
+	c.keys, c.values = owner.Move(c.next.keys), owner.Move(c.next.values)
+	c.base = c.next.base
+	c.Discard()
+}
+
+// Discard forgets what Write made and Adopt did not take.
+func (c *KV) Discard() {
+	c.next.keys, c.next.values, c.next.base = mlx.Array{}, mlx.Array{}, 0
+}
+
+// Clear frees the buffers.
+func (c *KV) Clear(owner *mlx.Scope) {
+	c.Discard()
+	owner.Free(c.keys, c.values)
+	c.keys, c.values, c.base = mlx.Array{}, mlx.Array{}, 0
+}
+
+// Window selects which keys the rows of a block may see.
+type Window struct {
+	// Causal hides keys after the row's own position.
+	Causal bool
+	// Size, when positive, hides keys Size or more positions before the row.
+	Size int
+}
+
+// Attend is scaled-dot-product attention of a block's queries [1, Hq, T, dim],
+// at positions p and on, over the rows that Write returned.
+//
+// With an exact position the keys are cut to what can be seen. Otherwise all
+// rows up to the bound, rounded up to RowStep, take part and a mask made from
+// the positions hides the rest; on the CPU both give the same bits, because a
+// hidden key adds an exact zero at the end of each sum.
+func (c *KV) Attend(s *mlx.Scope, q, keys, values mlx.Array, p Position, w Window, scale float32) mlx.Array {
+	base, t := c.base, q.Dim(2)
+	if c.next.keys.Valid() {
+		base = c.next.base
+	}
+	o := mlx.AttentionOptions{Scale: scale}
+	end := p.Bound + t - base
+	if p.Exact() {
+		from := 0
+		if w.Size > 0 {
+			from = max(0, p.Bound-(w.Size-1)-base)
+		}
+		keys, values = s.SliceAxis(keys, 2, from, end), s.SliceAxis(values, 2, from, end)
+		switch {
+		case w.Size > 0 && t > 1 && p.Bound+t-base-from > w.Size:
+			o.Mask = w.mask(s, p, t, base+from, end-from)
+		case w.Causal && t > 1:
+			o.Causal = true
+		}
+		return s.Attention(q, keys, values, o)
+	}
+	end = min((end+RowStep-1)/RowStep*RowStep, keys.Dim(2))
+	if end < keys.Dim(2) {
+		keys, values = s.SliceAxis(keys, 2, 0, end), s.SliceAxis(values, 2, 0, end)
+	}
+	o.Mask = w.mask(s, p, t, base, end)
+	return s.Attention(q, keys, values, o)
+}
+
+// mask is true where a row of the block may see a key: [T, keys], the block at
+// p, the first key at position from.
+func (w Window) mask(s *mlx.Scope, p Position, t, from, keys int) mlx.Array {
+	at := p.Array
+	if p.Exact() {
+		at = mlx.FromSlice(s, []int32{int32(p.Bound)})
+	}
+	key := s.Reshape(s.Arange(float64(from), float64(from+keys), 1, mlx.Int32), 1, keys)
+	row := s.Reshape(s.Add(s.Arange(0, float64(t), 1, mlx.Int32), at), t, 1)
+	limit := row
+	if !w.Causal {
+		// The whole block is visible to each of its rows, nothing past it.
+		limit = s.Add(at, mlx.FromSlice(s, []int32{int32(t - 1)}))
+	}
+	seen := s.LessEqual(key, limit)
+	if w.Size > 0 {
+		first := s.Sub(row, mlx.FromSlice(s, []int32{int32(w.Size - 1)}))
+		seen = s.LogicalAnd(seen, s.GreaterEqual(key, first))
+	}
+	return seen
+}

@@ -1,0 +1,420 @@
+package qwen
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// ErrUnsupported is returned for checkpoints of a kind that this package does
+// not run. The message names the field and the value.
+var ErrUnsupported = errors.New("unsupported checkpoint")
+
+// ErrConfig is returned for a configuration that contradicts itself or lacks
+// what a model needs.
+var ErrConfig = errors.New("bad model configuration")
+
+// Layer types as layer_types in config.json writes them.
+const (
+	FullAttention   = "full_attention"
+	LinearAttention = "linear_attention"
+)
+
+// Config is what config.json says of a target, with the fields of text_config
+// taken from there when the file nests them. Names are Hugging Face's.
+type Config struct {
+	// ModelType is "qwen3" or "qwen3_5".
+	ModelType string
+
+	HiddenSize            int
+	IntermediateSize      int
+	NumHiddenLayers       int
+	NumAttentionHeads     int
+	NumKeyValueHeads      int
+	HeadDim               int
+	VocabSize             int // rows of the embedding, which may exceed the tokenizer's
+	MaxPositionEmbeddings int
+	RMSNormEps            float32
+	TieWordEmbeddings     bool
+
+	RopeTheta           float32
+	PartialRotaryFactor float32
+
+	// LayerTypes has one of FullAttention and LinearAttention per layer.
+	LayerTypes []string
+
+	// The gated delta rule's sizes, zero for Qwen3.
+	LinearConvKernelDim int
+	LinearKeyHeadDim    int
+	LinearValueHeadDim  int
+	LinearNumKeyHeads   int
+	LinearNumValueHeads int
+
+	// AttnOutputGate: q_proj carries a gate half per head (Qwen3.5).
+	AttnOutputGate bool
+
+	// EOSTokenIDs are the end-of-sequence ids of config.json and
+	// generation_config.json together, ascending.
+	EOSTokenIDs []int
+}
+
+// RotaryDim is the number of leading dimensions of a head that rotate.
+func (c *Config) RotaryDim() int {
+	return int(float32(c.HeadDim) * c.PartialRotaryFactor)
+}
+
+// rawConfig mirrors config.json. Pointers tell an absent field from a zero.
+type rawConfig struct {
+	ModelType     string   `json:"model_type"`
+	Architectures []string `json:"architectures"`
+
+	HiddenSize            *int     `json:"hidden_size"`
+	IntermediateSize      *int     `json:"intermediate_size"`
+	NumHiddenLayers       *int     `json:"num_hidden_layers"`
+	NumAttentionHeads     *int     `json:"num_attention_heads"`
+	NumKeyValueHeads      *int     `json:"num_key_value_heads"`
+	HeadDim               *int     `json:"head_dim"`
+	VocabSize             *int     `json:"vocab_size"`
+	MaxPositionEmbeddings *int     `json:"max_position_embeddings"`
+	RMSNormEps            *float64 `json:"rms_norm_eps"`
+	TieWordEmbeddings     *bool    `json:"tie_word_embeddings"`
+	HiddenAct             string   `json:"hidden_act"`
+	AttentionBias         bool     `json:"attention_bias"`
+	AttnOutputGate        *bool    `json:"attn_output_gate"`
+	UseSlidingWindow      bool     `json:"use_sliding_window"`
+
+	RopeTheta           *float64        `json:"rope_theta"`
+	RopeScaling         *ropeParameters `json:"rope_scaling"`
+	RopeParameters      *ropeParameters `json:"rope_parameters"`
+	PartialRotaryFactor *float64        `json:"partial_rotary_factor"`
+
+	LayerTypes            []string `json:"layer_types"`
+	FullAttentionInterval *int     `json:"full_attention_interval"`
+
+	LinearConvKernelDim *int `json:"linear_conv_kernel_dim"`
+	LinearKeyHeadDim    *int `json:"linear_key_head_dim"`
+	LinearValueHeadDim  *int `json:"linear_value_head_dim"`
+	LinearNumKeyHeads   *int `json:"linear_num_key_heads"`
+	LinearNumValueHeads *int `json:"linear_num_value_heads"`
+
+	NumExperts *int `json:"num_experts"`
+
+	EOSTokenID         tokenIDs        `json:"eos_token_id"`
+	Quantization       json.RawMessage `json:"quantization"`
+	QuantizationConfig json.RawMessage `json:"quantization_config"`
+
+	TextConfig *rawConfig `json:"text_config"`
+}
+
+type ropeParameters struct {
+	RopeTheta           *float64 `json:"rope_theta"`
+	RopeType            string   `json:"rope_type"`
+	Type                string   `json:"type"`
+	PartialRotaryFactor *float64 `json:"partial_rotary_factor"`
+}
+
+func (r *ropeParameters) kind() string {
+	if r == nil {
+		return ""
+	}
+	if r.RopeType != "" {
+		return r.RopeType
+	}
+	return r.Type
+}
+
+// tokenIDs reads a scalar, a list or null.
+type tokenIDs []int
+
+func (t *tokenIDs) UnmarshalJSON(data []byte) error {
+	var one *int
+	if json.Unmarshal(data, &one) == nil {
+		*t = nil
+		if one != nil {
+			*t = tokenIDs{*one}
+		}
+		return nil
+	}
+	var many []int
+	if err := json.Unmarshal(data, &many); err != nil {
+		return fmt.Errorf("a token id or a list of them is expected, not %.40s", data)
+	}
+	*t = many
+	return nil
+}
+
+// maxConfigBytes bounds the JSON files that are read whole.
+const maxConfigBytes = 8 << 20
+
+// ReadConfig reads DIR/config.json and, where present,
+// DIR/generation_config.json. No weights are touched.
+//
+// Errors wrap ErrConfig or ErrUnsupported and name the file and the field.
+func ReadConfig(dir string) (*Config, error) {
+	path := filepath.Join(dir, "config.json")
+	data, err := readSmall(path)
+	if err != nil {
+		if errors.Is(err, os.ErrNotExist) {
+			return nil, fmt.Errorf("%w: %s holds no config.json; a model folder has config.json, tokenizer.json and *.safetensors in it: %w", ErrConfig, dir, err)
+		}
+		return nil, err
+	}
+	var raw rawConfig
+	if err := json.Unmarshal(data, &raw); err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrConfig, path, err)
+	}
+	c, err := raw.resolve()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	generation := filepath.Join(dir, "generation_config.json")
+	data, err = readSmall(generation)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+	case err != nil:
+		return nil, err
+	default:
+		var g struct {
+			EOSTokenID tokenIDs `json:"eos_token_id"`
+		}
+		if err := json.Unmarshal(data, &g); err != nil {
+			return nil, fmt.Errorf("%w: %s: %w", ErrConfig, generation, err)
+		}
+		c.EOSTokenIDs = append(c.EOSTokenIDs, g.EOSTokenID...)
+	}
+	slices.Sort(c.EOSTokenIDs)
+	c.EOSTokenIDs = slices.Compact(c.EOSTokenIDs)
+	if i := slices.IndexFunc(c.EOSTokenIDs, func(id int) bool { return id < 0 || id >= c.VocabSize }); i >= 0 {
+		return nil, fmt.Errorf("%w: %s: eos_token_id %d is outside the vocabulary of %d", ErrConfig, dir, c.EOSTokenIDs[i], c.VocabSize)
+	}
+	return c, nil
+}
+
+func readSmall(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxConfigBytes {
+		return nil, fmt.Errorf("%w: %s is no regular file of at most %d bytes", ErrConfig, path, maxConfigBytes)
+	}
+	return os.ReadFile(path)
+}
+
+// resolve turns the file's dialects into one Config and checks it.
+func (r *rawConfig) resolve() (*Config, error) {
+	if slices.ContainsFunc(r.Architectures, func(a string) bool { return strings.HasPrefix(a, "DFlash") }) {
+		return nil, fmt.Errorf("%w: this is a drafter (architectures %v), not a target model: pass its folder as the drafter", ErrUnsupported, r.Architectures)
+	}
+	eos := slices.Clone([]int(r.EOSTokenID))
+	tie := r.TieWordEmbeddings
+	t := r
+	if r.TextConfig != nil {
+		t = r.TextConfig
+		eos = append(eos, t.EOSTokenID...)
+		if t.TieWordEmbeddings != nil {
+			tie = t.TieWordEmbeddings
+		}
+	}
+	c := &Config{EOSTokenIDs: eos}
+	switch strings.TrimSuffix(t.ModelType, "_text") {
+	case "qwen3":
+		c.ModelType = "qwen3"
+	case "qwen3_5":
+		c.ModelType = "qwen3_5"
+		c.AttnOutputGate = true
+	case "":
+		return nil, fmt.Errorf("%w: model_type is missing", ErrConfig)
+	case "qwen3_moe", "qwen3_5_moe":
+		return nil, fmt.Errorf("%w: model_type %q: mixture-of-experts models are not supported yet, dense qwen3 and qwen3_5 are", ErrUnsupported, t.ModelType)
+	default:
+		return nil, fmt.Errorf("%w: model_type %q; supported are qwen3 and qwen3_5", ErrUnsupported, t.ModelType)
+	}
+	if err := r.refuse(t); err != nil {
+		return nil, err
+	}
+	var missing []string
+	need := func(name string, p *int) int {
+		if p == nil {
+			missing = append(missing, name)
+			return 0
+		}
+		return *p
+	}
+	c.HiddenSize = need("hidden_size", t.HiddenSize)
+	c.IntermediateSize = need("intermediate_size", t.IntermediateSize)
+	c.NumHiddenLayers = need("num_hidden_layers", t.NumHiddenLayers)
+	c.NumAttentionHeads = need("num_attention_heads", t.NumAttentionHeads)
+	c.NumKeyValueHeads = c.NumAttentionHeads
+	if t.NumKeyValueHeads != nil {
+		c.NumKeyValueHeads = *t.NumKeyValueHeads
+	}
+	c.VocabSize = need("vocab_size", t.VocabSize)
+	c.MaxPositionEmbeddings = need("max_position_embeddings", t.MaxPositionEmbeddings)
+	if t.RMSNormEps == nil {
+		missing = append(missing, "rms_norm_eps")
+	} else {
+		c.RMSNormEps = float32(*t.RMSNormEps)
+	}
+	theta, partial := t.rope()
+	if theta == nil {
+		missing = append(missing, "rope_theta")
+	} else {
+		c.RopeTheta = float32(*theta)
+	}
+	c.PartialRotaryFactor = 1
+	if partial != nil {
+		c.PartialRotaryFactor = float32(*partial)
+	} else if c.ModelType == "qwen3_5" {
+		c.PartialRotaryFactor = 0.25
+	}
+	if t.HeadDim != nil {
+		c.HeadDim = *t.HeadDim
+	} else if c.NumAttentionHeads > 0 {
+		c.HeadDim = c.HiddenSize / c.NumAttentionHeads
+	}
+	if c.ModelType == "qwen3_5" {
+		c.LinearConvKernelDim = need("linear_conv_kernel_dim", t.LinearConvKernelDim)
+		c.LinearKeyHeadDim = need("linear_key_head_dim", t.LinearKeyHeadDim)
+		c.LinearValueHeadDim = need("linear_value_head_dim", t.LinearValueHeadDim)
+		c.LinearNumKeyHeads = need("linear_num_key_heads", t.LinearNumKeyHeads)
+		c.LinearNumValueHeads = need("linear_num_value_heads", t.LinearNumValueHeads)
+	}
+	if len(missing) > 0 {
+		return nil, fmt.Errorf("%w: missing %s", ErrConfig, strings.Join(missing, ", "))
+	}
+	c.TieWordEmbeddings = tie != nil && *tie
+	if err := c.checkSizes(); err != nil {
+		return nil, err
+	}
+	return c, c.setLayerTypes(t)
+}
+
+// refuse names what this package cannot run before anything else is read.
+func (r *rawConfig) refuse(t *rawConfig) error {
+	for _, q := range []json.RawMessage{r.Quantization, r.QuantizationConfig, t.Quantization, t.QuantizationConfig} {
+		if len(q) > 0 && string(q) != "null" {
+			return fmt.Errorf("%w: quantized weights (quantization %.60s): use the bf16, f16 or f32 checkpoint", ErrUnsupported, q)
+		}
+	}
+	switch {
+	case t.NumExperts != nil && *t.NumExperts > 0:
+		return fmt.Errorf("%w: num_experts %d: mixture-of-experts models are not supported yet", ErrUnsupported, *t.NumExperts)
+	case t.HiddenAct != "" && t.HiddenAct != "silu":
+		return fmt.Errorf("%w: hidden_act %q, only silu is", ErrUnsupported, t.HiddenAct)
+	case t.AttentionBias:
+		return fmt.Errorf("%w: attention_bias true", ErrUnsupported)
+	case t.UseSlidingWindow:
+		return fmt.Errorf("%w: use_sliding_window true in a target", ErrUnsupported)
+	case t.AttnOutputGate != nil && !*t.AttnOutputGate && strings.HasPrefix(t.ModelType, "qwen3_5"):
+		return fmt.Errorf("%w: attn_output_gate false in a %s model", ErrUnsupported, t.ModelType)
+	}
+	for _, p := range []*ropeParameters{t.RopeParameters, t.RopeScaling} {
+		if kind := p.kind(); kind != "" && kind != "default" {
+			return fmt.Errorf("%w: rope type %q, only default is", ErrUnsupported, kind)
+		}
+	}
+	return nil
+}
+
+// rope finds theta and the rotating share under the names that files use: at
+// the top, or in rope_parameters, which wins.
+func (r *rawConfig) rope() (theta, partial *float64) {
+	theta, partial = r.RopeTheta, r.PartialRotaryFactor
+	for _, p := range []*ropeParameters{r.RopeScaling, r.RopeParameters} {
+		if p == nil {
+			continue
+		}
+		if p.RopeTheta != nil {
+			theta = p.RopeTheta
+		}
+		if p.PartialRotaryFactor != nil {
+			partial = p.PartialRotaryFactor
+		}
+	}
+	return theta, partial
+}
+
+// maxSize bounds every size in a configuration, so that products of a few of
+// them stay inside an int64 and a hostile file cannot ask for the impossible.
+const maxSize = 1 << 24
+
+func (c *Config) checkSizes() error {
+	positive := []struct {
+		name  string
+		value int
+	}{
+		{"hidden_size", c.HiddenSize}, {"intermediate_size", c.IntermediateSize},
+		{"num_hidden_layers", c.NumHiddenLayers}, {"num_attention_heads", c.NumAttentionHeads},
+		{"num_key_value_heads", c.NumKeyValueHeads}, {"head_dim", c.HeadDim},
+		{"vocab_size", c.VocabSize}, {"max_position_embeddings", c.MaxPositionEmbeddings},
+	}
+	if c.ModelType == "qwen3_5" {
+		positive = append(positive, []struct {
+			name  string
+			value int
+		}{
+			{"linear_conv_kernel_dim", c.LinearConvKernelDim}, {"linear_key_head_dim", c.LinearKeyHeadDim},
+			{"linear_value_head_dim", c.LinearValueHeadDim}, {"linear_num_key_heads", c.LinearNumKeyHeads},
+			{"linear_num_value_heads", c.LinearNumValueHeads},
+		}...)
+	}
+	for _, p := range positive {
+		if p.value < 1 || p.value > maxSize {
+			return fmt.Errorf("%w: %s is %d, expected 1 to %d", ErrConfig, p.name, p.value, maxSize)
+		}
+	}
+	switch {
+	case c.NumHiddenLayers > 4096:
+		return fmt.Errorf("%w: num_hidden_layers is %d, expected at most 4096", ErrConfig, c.NumHiddenLayers)
+	case c.NumAttentionHeads%c.NumKeyValueHeads != 0:
+		return fmt.Errorf("%w: num_attention_heads %d is no multiple of num_key_value_heads %d", ErrConfig, c.NumAttentionHeads, c.NumKeyValueHeads)
+	case c.RMSNormEps < 0 || c.RMSNormEps > 1:
+		return fmt.Errorf("%w: rms_norm_eps is %g", ErrConfig, c.RMSNormEps)
+	case !(c.RopeTheta > 0):
+		return fmt.Errorf("%w: rope_theta is %g", ErrConfig, c.RopeTheta)
+	case !(c.PartialRotaryFactor > 0 && c.PartialRotaryFactor <= 1) || c.RotaryDim()%2 != 0 || c.RotaryDim() == 0:
+		return fmt.Errorf("%w: partial_rotary_factor %g of head_dim %d gives %d rotating dimensions, expected an even number of at least 2", ErrConfig, c.PartialRotaryFactor, c.HeadDim, c.RotaryDim())
+	case c.ModelType == "qwen3_5" && c.LinearNumValueHeads%c.LinearNumKeyHeads != 0:
+		return fmt.Errorf("%w: linear_num_value_heads %d is no multiple of linear_num_key_heads %d", ErrConfig, c.LinearNumValueHeads, c.LinearNumKeyHeads)
+	}
+	return nil
+}
+
+func (c *Config) setLayerTypes(t *rawConfig) error {
+	c.LayerTypes = t.LayerTypes
+	if len(c.LayerTypes) == 0 {
+		interval := 4
+		if t.FullAttentionInterval != nil {
+			interval = *t.FullAttentionInterval
+		}
+		if c.ModelType == "qwen3" {
+			interval = 1
+		}
+		if interval < 1 {
+			return fmt.Errorf("%w: full_attention_interval is %d", ErrConfig, interval)
+		}
+		for i := range c.NumHiddenLayers {
+			kind := LinearAttention
+			if (i+1)%interval == 0 {
+				kind = FullAttention
+			}
+			c.LayerTypes = append(c.LayerTypes, kind)
+		}
+	}
+	if len(c.LayerTypes) != c.NumHiddenLayers {
+		return fmt.Errorf("%w: layer_types has %d entries, num_hidden_layers is %d", ErrConfig, len(c.LayerTypes), c.NumHiddenLayers)
+	}
+	for i, kind := range c.LayerTypes {
+		switch {
+		case kind == FullAttention, kind == LinearAttention && c.ModelType == "qwen3_5":
+		default:
+			return fmt.Errorf("%w: layer_types[%d] is %q in a %s model", ErrUnsupported, i, kind, c.ModelType)
+		}
+	}
+	return nil
+}

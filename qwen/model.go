@@ -1,0 +1,126 @@
+package qwen
+
+import (
+	"fmt"
+
+	"github.com/godflash/godflash/internal/nn"
+	"github.com/godflash/godflash/mlx"
+)
+
+// Model is a target with its weights. It is read-only: any number of caches
+// may be used with it, one round at a time on the library's worker.
+type Model struct {
+	cfg     *Config
+	lib     *mlx.Library
+	weights *mlx.Scope
+	dtype   mlx.Dtype // of activations
+
+	table  mlx.Array // embedding [vocab, hidden]; the zero Array when the head serves for it
+	layers []layer
+	norm   nn.RMSNorm
+	head   nn.Linear
+}
+
+// layer is one decoder block: x + mixer(norm(x)), then x + mlp(norm(x)).
+type layer struct {
+	inputNorm, postNorm nn.RMSNorm
+	attention           *attention  // one of the two mixers
+	delta               *gatedDelta // is set
+	mlp                 nn.SwiGLU
+}
+
+// Config describes the model. Treat it as read-only.
+func (m *Model) Config() *Config { return m.cfg }
+
+// Library is where the model runs.
+func (m *Model) Library() *mlx.Library { return m.lib }
+
+// Close frees the weights. It may be called from any goroutine, more than once.
+func (m *Model) Close() error { return m.weights.Close() }
+
+// ForwardOptions are the choices of a forward pass; nil means none.
+type ForwardOptions struct {
+	// Taps are decoder layers, counted from 0, whose outputs the pass hands
+	// out, before the model's final norm. The last layer is allowed.
+	Taps []int
+}
+
+// Output is what a forward pass gives; its arrays live in the pass's scope.
+type Output struct {
+	// Hidden is the last layer's output [1, T, hidden], before the final norm.
+	Hidden mlx.Array
+	// Taps are the outputs [1, T, hidden] of the layers asked for, in that order.
+	Taps []mlx.Array
+}
+
+// Forward runs a block of tokens, ids int32 [T], from the end of the cache and
+// leaves its T rows pending in the cache. Errors are the scope's: after one the
+// cache is as it was before.
+func (m *Model) Forward(s *mlx.Scope, ids mlx.Array, c *Cache, o *ForwardOptions) Output {
+	if o == nil {
+		o = &ForwardOptions{}
+	}
+	if s.Err() != nil {
+		return Output{}
+	}
+	rows := ids.Size()
+	if err := c.begin(rows); err != nil {
+		s.Fail(err)
+		return Output{}
+	}
+	out := Output{Taps: make([]mlx.Array, len(o.Taps))}
+	for _, t := range o.Taps {
+		if t < 0 || t >= len(m.layers) {
+			s.Fail(fmt.Errorf("tap of layer %d in a model with %d layers", t, len(m.layers)))
+			return Output{}
+		}
+	}
+	x := s.Reshape(m.Embed(s, ids), 1, rows, m.cfg.HiddenSize)
+	for i := range m.layers {
+		x = m.layers[i].forward(s, x, c, i)
+		for j, t := range o.Taps {
+			if t == i {
+				out.Taps[j] = x
+			}
+		}
+	}
+	out.Hidden = x
+	if s.Err() != nil {
+		c.discard()
+		return Output{}
+	}
+	c.adopt(rows)
+	return out
+}
+
+func (l *layer) forward(s *mlx.Scope, x mlx.Array, c *Cache, i int) mlx.Array {
+	if s.Err() != nil {
+		return mlx.Array{}
+	}
+	h := l.inputNorm.Forward(s, x)
+	if l.delta != nil {
+		h = l.delta.forward(s, h, c.rec[i])
+	} else {
+		h = l.attention.forward(s, h, c.kv[i], c.at)
+	}
+	x = s.Add(x, h)
+	return s.Add(x, l.mlp.Forward(s, l.postNorm.Forward(s, x)))
+}
+
+// Embed gives the embedding rows of ids int32 [T] as [T, hidden].
+func (m *Model) Embed(s *mlx.Scope, ids mlx.Array) mlx.Array {
+	if m.table.Valid() {
+		return s.Take(m.table, ids, 0)
+	}
+	return m.head.Rows(s, ids)
+}
+
+// Logits is Unembed after the final norm: the next-token scores [..., vocab]
+// of a Hidden [..., hidden].
+func (m *Model) Logits(s *mlx.Scope, hidden mlx.Array) mlx.Array {
+	return m.Unembed(s, m.norm.Forward(s, hidden))
+}
+
+// Unembed is the head alone, x [..., hidden] to [..., vocab]; a drafter that
+// has its own norm uses it.
+func (m *Model) Unembed(s *mlx.Scope, x mlx.Array) mlx.Array { return m.head.Forward(s, x) }

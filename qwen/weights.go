@@ -1,0 +1,295 @@
+package qwen
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+
+	"github.com/godflash/godflash/internal/nn"
+	"github.com/godflash/godflash/internal/safetensors"
+	"github.com/godflash/godflash/internal/weights"
+	"github.com/godflash/godflash/mlx"
+)
+
+// LoadOptions are the choices of Load; nil and zero values are the defaults.
+type LoadOptions struct {
+	Logger *slog.Logger // nil: silent
+}
+
+// Load reads a model folder: configuration and the files' headers first, so
+// that everything wrong with them is said before a weight is read, then the
+// weights. On the CPU they are widened to float32.
+//
+// Two layouts are read: Hugging Face's, with raw norms and the convolution as
+// [channels, 1, kernel], and MLX's, with the norms' one added and the
+// convolution as [channels, kernel, 1].
+func Load(ctx context.Context, lib *mlx.Library, dir string, o *LoadOptions) (*Model, error) {
+	if o == nil {
+		o = &LoadOptions{}
+	}
+	log := o.Logger
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	cfg, err := ReadConfig(dir)
+	if err != nil {
+		return nil, err
+	}
+	ck, raw, err := openCheckpoint(dir, cfg, log)
+	if err != nil {
+		return nil, err
+	}
+	m := &Model{cfg: cfg, lib: lib, weights: lib.NewScope("weights of " + dir)}
+	err = lib.Do(ctx, func(s *mlx.Scope) error { return m.read(ctx, s, ck, raw) })
+	if err != nil {
+		m.weights.Close()
+		return nil, fmt.Errorf("load %s: %w", dir, err)
+	}
+	return m, nil
+}
+
+// openCheckpoint reads the headers and compares them with the configuration.
+// raw tells Hugging Face's layout from MLX's.
+func openCheckpoint(dir string, cfg *Config, log *slog.Logger) (ck *safetensors.Checkpoint, raw bool, err error) {
+	files, err := safetensors.Open(dir)
+	if err != nil {
+		return nil, false, err
+	}
+	if files.IndexStale {
+		log.Warn("model.safetensors.index.json names files that are not there; the tensors are all in the others", "dir", dir)
+	}
+	var ignored int
+	ck, err = weights.Rename(files, func(name string) (string, bool) {
+		to, ok := canonicalName(name)
+		if ok && to == "lm_head.weight" && cfg.TieWordEmbeddings {
+			ok = false // a left-over copy of the tied embedding
+		}
+		if !ok {
+			ignored++
+		}
+		return to, ok
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	if ignored > 0 {
+		log.Info("tensors that text generation does not use are left out", "dir", dir, "tensors", ignored)
+	}
+	if _, ok := ck.Tensors["lm_head.weight"]; !ok && !cfg.TieWordEmbeddings {
+		return nil, false, fmt.Errorf("%w: %s: tie_word_embeddings is false or missing, but the files hold no lm_head.weight", ErrConfig, dir)
+	}
+	raw = true
+	for name, t := range ck.Tensors {
+		if strings.HasSuffix(name, ".conv1d.weight") && len(t.Shape) == 3 {
+			// MLX's layout ends in 1. A kernel of 1 would be ambiguous; the
+			// shape check below refuses whatever does not fit.
+			raw = t.Shape[2] != 1
+			break
+		}
+	}
+	if err := weights.Check(ck, cfg.tensors(raw)); err != nil {
+		return nil, false, fmt.Errorf("%s: %w", dir, err)
+	}
+	return ck, raw, nil
+}
+
+// canonicalName strips the prefixes under which the text model lies in the
+// various layouts; false for vision towers and multi-token prediction heads.
+func canonicalName(name string) (string, bool) {
+	for _, skip := range []string{"mtp.", "visual.", "vision_tower", "vision_model", "multi_modal_projector", "audio_tower"} {
+		if strings.HasPrefix(name, skip) || strings.Contains(name, "."+skip) {
+			return "", false
+		}
+	}
+	for _, p := range []string{"model.language_model.model.", "language_model.model.", "model.language_model.", "language_model.", "model."} {
+		if rest, ok := strings.CutPrefix(name, p); ok {
+			return rest, true
+		}
+	}
+	return name, true
+}
+
+// tensors lists every tensor of the model with its shape.
+func (c *Config) tensors(raw bool) map[string][]int {
+	h := c.HiddenSize
+	want := map[string][]int{
+		"embed_tokens.weight": {c.VocabSize, h},
+		"norm.weight":         {h},
+	}
+	if !c.TieWordEmbeddings {
+		want["lm_head.weight"] = []int{c.VocabSize, h}
+	}
+	for i, kind := range c.LayerTypes {
+		p := layerPrefix(i)
+		want[p+"input_layernorm.weight"] = []int{h}
+		want[p+"post_attention_layernorm.weight"] = []int{h}
+		want[p+"mlp.gate_proj.weight"] = []int{c.IntermediateSize, h}
+		want[p+"mlp.up_proj.weight"] = []int{c.IntermediateSize, h}
+		want[p+"mlp.down_proj.weight"] = []int{h, c.IntermediateSize}
+		if kind == FullAttention {
+			c.attentionTensors(want, p+"self_attn.")
+		} else {
+			c.deltaTensors(want, p+"linear_attn.", raw)
+		}
+	}
+	return want
+}
+
+func (c *Config) attentionTensors(want map[string][]int, p string) {
+	q := c.NumAttentionHeads * c.HeadDim
+	kv := c.NumKeyValueHeads * c.HeadDim
+	gate := 1
+	if c.AttnOutputGate {
+		gate = 2
+	}
+	want[p+"q_proj.weight"] = []int{gate * q, c.HiddenSize}
+	want[p+"k_proj.weight"] = []int{kv, c.HiddenSize}
+	want[p+"v_proj.weight"] = []int{kv, c.HiddenSize}
+	want[p+"o_proj.weight"] = []int{c.HiddenSize, q}
+	want[p+"q_norm.weight"] = []int{c.HeadDim}
+	want[p+"k_norm.weight"] = []int{c.HeadDim}
+}
+
+func (c *Config) deltaTensors(want map[string][]int, p string, raw bool) {
+	key := c.LinearNumKeyHeads * c.LinearKeyHeadDim
+	value := c.LinearNumValueHeads * c.LinearValueHeadDim
+	want[p+"in_proj_qkv.weight"] = []int{2*key + value, c.HiddenSize}
+	want[p+"in_proj_z.weight"] = []int{value, c.HiddenSize}
+	want[p+"in_proj_a.weight"] = []int{c.LinearNumValueHeads, c.HiddenSize}
+	want[p+"in_proj_b.weight"] = []int{c.LinearNumValueHeads, c.HiddenSize}
+	want[p+"out_proj.weight"] = []int{c.HiddenSize, value}
+	want[p+"A_log"] = []int{c.LinearNumValueHeads}
+	want[p+"dt_bias"] = []int{c.LinearNumValueHeads}
+	want[p+"norm.weight"] = []int{c.LinearValueHeadDim}
+	want[p+"conv1d.weight"] = []int{2*key + value, c.LinearConvKernelDim, 1}
+	if raw {
+		want[p+"conv1d.weight"] = []int{2*key + value, 1, c.LinearConvKernelDim}
+	}
+}
+
+func layerPrefix(i int) string { return "layers." + strconv.Itoa(i) + "." }
+
+// read builds the layers one by one: each is evaluated and its sources are
+// given back before the next, so the peak is one layer above the result.
+func (m *Model) read(ctx context.Context, s *mlx.Scope, ck *safetensors.Checkpoint, raw bool) error {
+	r, err := weights.Open(s, ck, "embed_tokens.weight")
+	if err != nil {
+		return err
+	}
+	m.dtype = r.Dtype()
+	b := builder{cfg: m.cfg, r: r, s: s}
+	if raw && m.cfg.ModelType == "qwen3_5" {
+		b.normOffset = 1
+	}
+	m.layers = make([]layer, m.cfg.NumHiddenLayers)
+	for i := range m.layers {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		m.layers[i] = b.layer(i)
+		if err := nn.Keep(s, m.weights, m.layers[i].each); err != nil {
+			return fmt.Errorf("layer %d: %w", i, err)
+		}
+		r.Release(layerPrefix(i))
+	}
+	m.norm = r.Norm("norm", m.cfg.RMSNormEps, b.normOffset)
+	if m.cfg.TieWordEmbeddings {
+		m.head = r.Linear("embed_tokens")
+	} else {
+		m.head = r.Linear("lm_head")
+		m.table = r.Array("embed_tokens.weight")
+	}
+	return nn.Keep(s, m.weights, func(f func(*mlx.Array)) {
+		m.norm.Each(f)
+		m.head.Each(f)
+		f(&m.table)
+	})
+}
+
+func (l *layer) each(f func(*mlx.Array)) {
+	l.inputNorm.Each(f)
+	l.postNorm.Each(f)
+	l.mlp.Each(f)
+	if a := l.attention; a != nil {
+		for _, p := range []*nn.Linear{&a.q, &a.k, &a.v, &a.o} {
+			p.Each(f)
+		}
+		a.qNorm.Each(f)
+		a.kNorm.Each(f)
+	}
+	if d := l.delta; d != nil {
+		for _, p := range []*nn.Linear{&d.inQKV, &d.inZ, &d.inB, &d.inA, &d.out} {
+			p.Each(f)
+		}
+		for i := range d.conv {
+			f(&d.conv[i])
+		}
+		f(&d.negA)
+		f(&d.dtBias)
+		d.norm.Each(f)
+	}
+}
+
+// builder turns tensors into layers.
+type builder struct {
+	cfg *Config
+	r   *weights.Reader
+	s   *mlx.Scope
+	// normOffset is 1 where the file stores norms without their one. The
+	// gated-delta layers' own norm and the drafter's norms never have it.
+	normOffset float64
+}
+
+func (b *builder) norm(name string) nn.RMSNorm {
+	return b.r.Norm(name, b.cfg.RMSNormEps, b.normOffset)
+}
+
+func (b *builder) layer(i int) layer {
+	p := layerPrefix(i)
+	l := layer{
+		inputNorm: b.norm(p + "input_layernorm"),
+		postNorm:  b.norm(p + "post_attention_layernorm"),
+		mlp:       b.r.SwiGLU(p + "mlp"),
+	}
+	if b.cfg.LayerTypes[i] == FullAttention {
+		l.attention = b.attention(p + "self_attn.")
+	} else {
+		l.delta = b.delta(p + "linear_attn.")
+	}
+	return l
+}
+
+func (b *builder) attention(p string) *attention {
+	c := b.cfg
+	return &attention{
+		q: b.r.Linear(p + "q_proj"), k: b.r.Linear(p + "k_proj"),
+		v: b.r.Linear(p + "v_proj"), o: b.r.Linear(p + "o_proj"),
+		qNorm: b.norm(p + "q_norm"), kNorm: b.norm(p + "k_norm"),
+		rope:  mlx.RoPEOptions{Dims: c.RotaryDim(), Base: c.RopeTheta},
+		gated: c.AttnOutputGate,
+		heads: c.NumAttentionHeads, kvHeads: c.NumKeyValueHeads, dim: c.HeadDim,
+		scale: nn.AttentionScale(c.HeadDim),
+	}
+}
+
+func (b *builder) delta(p string) *gatedDelta {
+	c, s := b.cfg, b.s
+	d := &gatedDelta{
+		inQKV: b.r.Linear(p + "in_proj_qkv"), inZ: b.r.Linear(p + "in_proj_z"),
+		inB: b.r.Linear(p + "in_proj_b"), inA: b.r.Linear(p + "in_proj_a"),
+		out:      b.r.Linear(p + "out_proj"),
+		negA:     s.Neg(s.Exp(b.r.Float32(p + "A_log"))),
+		dtBias:   b.r.Float32(p + "dt_bias"),
+		norm:     b.r.Norm(p+"norm", c.RMSNormEps, 0),
+		keyHeads: c.LinearNumKeyHeads, valueHeads: c.LinearNumValueHeads,
+		keyDim: c.LinearKeyHeadDim, valueDim: c.LinearValueHeadDim,
+	}
+	channels := 2*d.keyHeads*d.keyDim + d.valueHeads*d.valueDim
+	kernel := s.Reshape(b.r.Array(p+"conv1d.weight"), channels, c.LinearConvKernelDim)
+	for i := range c.LinearConvKernelDim {
+		d.conv = append(d.conv, s.Contiguous(s.Reshape(s.SliceAxis(kernel, 1, i, i+1), channels)))
+	}
+	return d
+}
