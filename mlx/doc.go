@@ -1,0 +1,2 @@
+// Package mlx calls Apple's MLX array library through mlx-c.
+package mlx
