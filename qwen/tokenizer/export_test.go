@@ -24,6 +24,8 @@ var (
 	NFC            = nfc
 	ComposeSegment = composeSegment
 	ToValidAll     = toValidAll
+
+	NewerThanNormalizer = newerThanNormalizer.contains
 )
 
 const (

@@ -118,3 +118,13 @@ func streamed(tb testing.TB, tok *tokenizer.Tokenizer, ids []int, skip bool) str
 	}
 	return text + s.Flush()
 }
+
+// tinyDefinition is tiny-qwen3's tokenizer.json, for changing.
+func tinyDefinition(tb testing.TB) definition {
+	tb.Helper()
+	data, err := os.ReadFile(testdata("tiny-qwen3", "target", "tokenizer.json"))
+	require.NoError(tb, err)
+	var d definition
+	require.NoError(tb, json.Unmarshal(data, &d))
+	return d
+}

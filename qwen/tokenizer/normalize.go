@@ -13,54 +13,62 @@ import (
 // format asks, which plain NFC and the reference do not.
 const shortSegment = 8
 
-// nfc gives s, valid UTF-8, in Unicode normalization form C.
+// nfc gives s, valid UTF-8, in Unicode normalization form C as the reference
+// knows it: see newerThanNormalizer.
 func nfc(s string) string {
-	ascii := 0
-	for ascii < len(s) && s[ascii] < utf8.RuneSelf {
-		ascii++
-	}
-	if ascii == len(s) {
+	if norm.NFC.IsNormalString(s) {
 		return s
 	}
 	var out strings.Builder
+	out.Grow(len(s))
 	done := 0 // s[:done] is in out
-	for start := 0; start < len(s); {
-		end, runes := segment(s[start:])
-		end += start
-		if runes > shortSegment {
-			out.WriteString(norm.NFC.String(s[done:start]))
-			out.WriteString(composeSegment(s[start:end]))
-			done = end
+	flush := func(to int) {
+		out.WriteString(norm.NFC.String(s[done:to]))
+		done = to
+	}
+	for at := 0; at < len(s); {
+		size, runes, inert := segment(s[at:])
+		switch {
+		case inert:
+			flush(at)
+			out.WriteString(s[at : at+size])
+			done = at + size
+		case runes > shortSegment:
+			flush(at)
+			out.WriteString(composeSegment(s[at : at+size]))
+			done = at + size
 		}
-		start = end
+		at += size
 	}
-	if done == 0 {
-		return norm.NFC.String(s)
-	}
-	out.WriteString(norm.NFC.String(s[done:]))
+	flush(len(s))
 	return out.String()
 }
 
 // segment gives the length in bytes and characters of the first part of s that
-// can be normalized by itself.
-func segment(s string) (size, runes int) {
+// can be normalized by itself. A character that the reference leaves alone is
+// such a part.
+func segment(s string) (size, runes int, inert bool) {
 	for size < len(s) {
 		if s[size] < utf8.RuneSelf {
 			if runes > 0 {
-				return size, runes
+				return size, runes, false
 			}
 			size++
 			runes++
 			continue
 		}
-		properties := norm.NFC.PropertiesString(s[size:])
-		if runes > 0 && properties.BoundaryBefore() {
-			return size, runes
+		r, n := utf8.DecodeRuneInString(s[size:])
+		inert := newerThanNormalizer.contains(r)
+		switch {
+		case inert && runes == 0:
+			return n, 1, true
+		case inert, runes > 0 && norm.NFC.PropertiesString(s[size:]).BoundaryBefore():
+			return size, runes, false
 		}
-		size += properties.Size()
+		size += n
 		runes++
 	}
-	return size, runes
+	return size, runes, false
 }
 
 type character struct {

@@ -40,6 +40,10 @@ func classOf(r rune) class {
 
 func unicodeClass(r rune) class {
 	switch {
+	case r >= 0x4E00 && r <= 0x9FFF: // Han, the one large script
+		return letter
+	case newerThanPattern.contains(r):
+		return other
 	case unicode.IsLetter(r):
 		return letter
 	case unicode.IsNumber(r):
