@@ -58,13 +58,20 @@ func TestGolden(t *testing.T) {
 		require.NoError(t, err)
 		for _, c := range golden(t, pair) {
 			t.Run(pair+"/"+c.Note, func(t *testing.T) {
-				text, err := template.Render(c.messages(t), &chat.Options{
+				opts := &chat.Options{
 					Tools:               c.Tools,
 					AddGenerationPrompt: c.AddGenerationPrompt,
 					EnableThinking:      c.EnableThinking,
-					KeepStringArguments: true,
-				})
+					Verbatim:            true,
+				}
+				text, err := template.Render(c.messages(t), opts)
 				if c.Text != nil {
+					require.NoError(t, err)
+					require.Equal(t, *c.Text, text)
+
+					// Joined parts and parsed arguments give the same text.
+					opts.Verbatim = false
+					text, err = template.Render(c.messages(t), opts)
 					require.NoError(t, err)
 					require.Equal(t, *c.Text, text)
 					return

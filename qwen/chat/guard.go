@@ -8,13 +8,15 @@ import (
 )
 
 const (
-	maxSteps  = 1 << 21  // loop passes and macro calls of one rendering
+	maxSteps  = 1 << 20  // loop passes of one rendering
+	callSteps = 16       // what a macro call counts, as its check takes longer
 	maxFrames = 4096     // frames of the Go stack; a macro call takes about 15
-	maxRange  = 1 << 20  // items of one range
+	maxRange  = 100_000  // items of one range, the limit of Jinja2's sandbox
 	maxOutput = 64 << 20 // bytes of rendered text
 
 	// Names that no template and no caller uses: see checkName.
 	stepName = "__chat_step"
+	callName = "__chat_call"
 	voidName = "__chat_void"
 )
 
@@ -28,6 +30,7 @@ type guard struct {
 
 func (g *guard) install(data map[string]jinja.Value) {
 	data[stepName] = jinja.NewCallable(stepName, g.step)
+	data[callName] = jinja.NewCallable(callName, g.call)
 	data["range"] = jinja.NewCallable("range", g.makeRange)
 	data["raise_exception"] = jinja.NewCallable("raise_exception", g.raise)
 }
@@ -40,14 +43,24 @@ func (g *guard) stop(err error) (jinja.Value, error) {
 	return jinja.Undefined(), g.err
 }
 
+// step stands in the body of a loop.
 func (g *guard) step([]jinja.Value, map[string]jinja.Value) (jinja.Value, error) {
-	g.steps++
-	if g.steps > maxSteps {
-		return g.stop(fmt.Errorf("chat: %w: more than %d loop passes and macro calls", ErrLimit, maxSteps))
-	}
+	return g.count(1)
+}
+
+// call stands in a body that can come to run inside itself.
+func (g *guard) call([]jinja.Value, map[string]jinja.Value) (jinja.Value, error) {
 	var frame [1]uintptr
 	if runtime.Callers(maxFrames, frame[:]) > 0 {
-		return g.stop(fmt.Errorf("chat: %w: macros or loops nest too deep", ErrLimit))
+		return g.stop(fmt.Errorf("%w: macros or loops nest too deep", ErrLimit))
+	}
+	return g.count(callSteps)
+}
+
+func (g *guard) count(steps int) (jinja.Value, error) {
+	g.steps += steps
+	if g.steps > maxSteps {
+		return g.stop(fmt.Errorf("%w: more than %d loop passes or %d macro calls", ErrLimit, maxSteps, maxSteps/callSteps))
 	}
 	return jinja.None(), nil
 }
@@ -86,7 +99,7 @@ func (g *guard) makeRange(args []jinja.Value, _ map[string]jinja.Value) (jinja.V
 	var items []jinja.Value
 	for n := start; by > 0 && n < end || by < 0 && n > end; n += by {
 		if len(items) == maxRange {
-			return g.stop(fmt.Errorf("chat: %w: a range of more than %d numbers", ErrLimit, maxRange))
+			return g.stop(fmt.Errorf("%w: a range of more than %d numbers", ErrLimit, maxRange))
 		}
 		items = append(items, jinja.NewInt(n))
 		if next := n + by; (next > n) != (by > 0) {
@@ -97,8 +110,8 @@ func (g *guard) makeRange(args []jinja.Value, _ map[string]jinja.Value) (jinja.V
 }
 
 // recovered makes a panic of the engine an error.
-func recovered(err *error, doing string) {
+func recovered(err *error) {
 	if r := recover(); r != nil {
-		*err = fmt.Errorf("chat: %s failed: %v", doing, r)
+		*err = fmt.Errorf("the template engine failed: %v", r)
 	}
 }

@@ -41,9 +41,9 @@ func Load(dir string) (*Template, error) {
 	} else if err != nil {
 		return nil, fmt.Errorf("chat: %s: %w", path, err)
 	}
-	t, err := Parse(source, specials)
+	t, err := parse(source, specials)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, fmt.Errorf("chat: %s: %w", path, err)
 	}
 	return t, nil
 }

@@ -18,8 +18,7 @@ const (
 	RoleTool      = "tool"
 )
 
-// ErrNotText is wrapped by Message.Text when a message has a part, such as an
-// image, that is not text.
+// ErrNotText says that a message has a part, such as an image, that is not text.
 var ErrNotText = errors.New("content is not only text")
 
 // Message is one turn of a conversation, in the shape of OpenAI's API, from and
@@ -62,8 +61,7 @@ type ToolCall struct {
 func TextPart(text string) Part { return Part{Type: "text", Text: text} }
 
 // Text returns the message's content with the text of its parts joined. The
-// error wraps ErrNotText when a part is something else; a server checks this
-// before Render, as some templates would put a placeholder for an image there.
+// error wraps ErrNotText when a part is something else.
 func (m Message) Text() (string, error) {
 	if m.Parts == nil {
 		return m.Content, nil
@@ -71,7 +69,7 @@ func (m Message) Text() (string, error) {
 	var b strings.Builder
 	for i, p := range m.Parts {
 		if p.Type != "text" {
-			return "", fmt.Errorf("chat: part %d has type %q: %w", i, p.Type, ErrNotText)
+			return "", fmt.Errorf("part %d has type %q: %w", i, p.Type, ErrNotText)
 		}
 		b.WriteString(p.Text)
 	}

@@ -2,6 +2,7 @@ package chat
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -12,15 +13,15 @@ import (
 // Jinja2 keeps. So prepare settles white space itself, by the rules of Jinja2's
 // lexer with trim_blocks and lstrip_blocks on, and writes each tag in the form
 // that leaves its surroundings alone. In the same pass it puts a call of the
-// step guard at the head of every body that can run more than once.
+// guard at the head of every body that can run more than once.
 
 const (
 	maxSource = 1 << 20  // bytes of a template
 	maxTag    = 16 << 10 // bytes between a tag's delimiters; bounds the parser's recursion
 )
 
-// stepTag is put into the bodies of loops, macros and calls.
-const stepTag = "{%+ set " + voidName + " = " + stepName + "() +%}"
+// guardTag is put at the head of a body that can run more than once.
+func guardTag(name string) string { return "{%+ set " + voidName + " = " + name + "() +%}" }
 
 // piece is a stretch of template text or a tag.
 type piece struct {
@@ -52,8 +53,14 @@ func prepare(source string) (string, []piece, error) {
 		case '%':
 			b.WriteString("{%+ " + p.text + " +%}")
 			switch keyword(p.text) {
-			case "for", "macro", "call":
-				b.WriteString(stepTag)
+			case "for":
+				if slices.Contains(words(p.text), "recursive") {
+					b.WriteString(guardTag(callName))
+				} else {
+					b.WriteString(guardTag(stepName))
+				}
+			case "macro", "call":
+				b.WriteString(guardTag(callName))
 			}
 		}
 	}

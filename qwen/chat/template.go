@@ -39,10 +39,13 @@ type Options struct {
 	// EnableThinking sets enable_thinking; nil leaves it undefined, which most
 	// templates take for true.
 	EnableThinking *bool
-	// KeepStringArguments leaves tool arguments that are a JSON string, as
-	// OpenAI's API sends them, a string. Without it they become the object that
-	// the string holds, as Qwen3.5's templates want it; others show either.
-	KeepStringArguments bool
+	// Verbatim gives the template what the messages hold, as transformers does.
+	// Without it, content parts are joined to one text, because Qwen3's template
+	// drops lists, and the error wraps ErrNotText when one is an image or the
+	// like; and tool arguments that are a JSON string, as OpenAI's API sends
+	// them, become the object that it holds, because Qwen3.5's templates refuse
+	// strings.
+	Verbatim bool
 	// Kwargs are further variables of the template: nil, bool, string,
 	// json.RawMessage, or what json.Marshal takes.
 	Kwargs map[string]any
@@ -60,19 +63,27 @@ type Template struct {
 // tokens by the names that templates use: bos_token, eos_token and so on.
 // Syntax, filters and tests that the engine does not know are errors here, not
 // when the template is rendered.
-func Parse(source string, specials map[string]string) (_ *Template, err error) {
-	defer recovered(&err, "parsing the template")
-	prepared, pieces, err := prepare(source)
+func Parse(source string, specials map[string]string) (*Template, error) {
+	t, err := parse(source, specials)
 	if err != nil {
 		return nil, fmt.Errorf("chat: template: %w", err)
+	}
+	return t, nil
+}
+
+func parse(source string, specials map[string]string) (_ *Template, err error) {
+	defer recovered(&err)
+	prepared, pieces, err := prepare(source)
+	if err != nil {
+		return nil, err
 	}
 	compiled, err := jinja.Compile(prepared)
 	if err != nil {
-		return nil, fmt.Errorf("chat: template: %w", err)
+		return nil, err
 	}
 	for name := range specials {
 		if err := checkName(name); err != nil {
-			return nil, fmt.Errorf("chat: special token: %w", err)
+			return nil, fmt.Errorf("special token: %w", err)
 		}
 	}
 	filters, tests := names(pieces)
@@ -96,7 +107,7 @@ func probe(what, format string, used []string) error {
 		}
 		_, err = t.RenderValues(nil)
 		if err != nil && strings.Contains(err.Error(), "unknown "+what) {
-			return fmt.Errorf("chat: template: unknown %s %q", what, name)
+			return fmt.Errorf("unknown %s %q", what, name)
 		}
 	}
 	return nil
@@ -106,29 +117,39 @@ func probe(what, format string, used []string) error {
 func (t *Template) Source() string { return t.source }
 
 // Render makes the prompt text. A template's own refusal is a *TemplateError;
-// other errors wrap ErrLimit or ErrArguments, or say what the engine could not
+// other errors wrap ErrLimit, ErrArguments or ErrNotText, or say what the engine could not
 // do with the messages.
-func (t *Template) Render(messages []Message, opts *Options) (_ string, err error) {
-	defer recovered(&err, "rendering the template")
+func (t *Template) Render(messages []Message, opts *Options) (string, error) {
+	text, err := t.render(messages, opts)
+	var refused *TemplateError
+	if err != nil && !errors.As(err, &refused) {
+		err = fmt.Errorf("chat: rendering the template: %w", err)
+	}
+	return text, err
+}
+
+func (t *Template) render(messages []Message, opts *Options) (_ string, err error) {
+	defer recovered(&err)
 	if opts == nil {
 		opts = &Options{}
 	}
 	v := &values{}
 	data, err := t.variables(v, messages, opts)
 	if err != nil {
-		return "", fmt.Errorf("chat: %w", err)
+		return "", err
 	}
 	g := &guard{}
 	g.install(data)
 	text, err := t.compiled.RenderValues(data)
-	switch {
-	case g.err != nil:
+	if g.err != nil {
 		// The engine may have wrapped it, or caught it.
 		return "", g.err
-	case err != nil:
-		return "", fmt.Errorf("chat: template: %w", err)
-	case len(text) > maxOutput:
-		return "", fmt.Errorf("chat: %w: %d bytes of text, at most %d are allowed", ErrLimit, len(text), maxOutput)
+	}
+	if err != nil {
+		return "", err
+	}
+	if len(text) > maxOutput {
+		return "", fmt.Errorf("%w: %d bytes of text, at most %d are allowed", ErrLimit, len(text), maxOutput)
 	}
 	return v.finish(text), nil
 }
@@ -160,7 +181,7 @@ func (t *Template) variables(v *values, messages []Message, opts *Options) (map[
 	}
 	list := make([]jinja.Value, len(messages))
 	for i, m := range messages {
-		value, err := v.message(m, opts.KeepStringArguments)
+		value, err := v.message(m, opts.Verbatim)
 		if err != nil {
 			return nil, fmt.Errorf("message %d: %w", i, err)
 		}

@@ -159,12 +159,16 @@ func (v *values) fields(dict *jinja.Dict, fields map[string]json.RawMessage) err
 	return nil
 }
 
-func (v *values) message(m Message, keepStrings bool) (jinja.Value, error) {
+func (v *values) message(m Message, verbatim bool) (jinja.Value, error) {
 	value := jinja.NewDict()
 	dict := value.AsDict()
 	dict.Set("role", jinja.NewString(m.Role))
-	if m.Parts == nil {
-		dict.Set("content", jinja.NewString(m.Content))
+	if !verbatim || m.Parts == nil {
+		text, err := m.Text()
+		if err != nil {
+			return value, err
+		}
+		dict.Set("content", jinja.NewString(text))
 	} else {
 		parts := make([]jinja.Value, len(m.Parts))
 		for i, p := range m.Parts {
@@ -186,7 +190,7 @@ func (v *values) message(m Message, keepStrings bool) (jinja.Value, error) {
 	if len(m.ToolCalls) > 0 {
 		calls := make([]jinja.Value, len(m.ToolCalls))
 		for i, c := range m.ToolCalls {
-			call, err := v.toolCall(c, keepStrings)
+			call, err := v.toolCall(c, verbatim)
 			if err != nil {
 				return value, fmt.Errorf("tool call %d (%s): %w", i, c.Name, err)
 			}
@@ -203,7 +207,7 @@ func (v *values) message(m Message, keepStrings bool) (jinja.Value, error) {
 	return value, v.fields(dict, m.Fields)
 }
 
-func (v *values) toolCall(c ToolCall, keepStrings bool) (jinja.Value, error) {
+func (v *values) toolCall(c ToolCall, verbatim bool) (jinja.Value, error) {
 	call, function := jinja.NewDict(), jinja.NewDict()
 	if c.ID != "" {
 		call.AsDict().Set("id", jinja.NewString(c.ID))
@@ -218,7 +222,7 @@ func (v *values) toolCall(c ToolCall, keepStrings bool) (jinja.Value, error) {
 	if err != nil {
 		return call, fmt.Errorf("%w: %w", ErrArguments, err)
 	}
-	if arguments.IsString() && c.Arguments.Kind() == jsontext.KindString && !keepStrings {
+	if arguments.IsString() && c.Arguments.Kind() == jsontext.KindString && !verbatim {
 		text := arguments.AsString()
 		if strings.TrimSpace(text) == "" { // what clients send for a call without arguments
 			text = "{}"
