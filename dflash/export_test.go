@@ -1,0 +1,14 @@
+package dflash
+
+// SetPipelined makes the session keep cycles in flight as it does on a GPU, so
+// that a CPU can test that path.
+func (s *Session) SetPipelined(on bool) { s.decoder.pipelined = on }
+
+// SetPipelined is Session.SetPipelined below it.
+func (d *Decoder) SetPipelined(on bool) { d.pipelined = on }
+
+// InFlight is the number of cycles that are launched and not read.
+func (s *Session) InFlight() int { return len(s.decoder.flights) }
+
+// Decoder is the session's sequence.
+func (s *Session) Decoder() *Decoder { return s.decoder }
