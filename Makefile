@@ -1,0 +1,78 @@
+# make demo     install the native libraries if they are missing, then write text with the demo pair
+# make test     the same, then every test
+# make native   install the native libraries: MLX and mlx-c
+# make race     every test under the race detector
+# make check    vet, staticcheck, gofumpt, module files, the C interface, builds for other platforms
+# make bench    Go benchmarks of all packages
+#
+# Needed: Go 1.21 or newer (it fetches the version that go.mod names), and on
+# Linux pip, cargo and a C++ compiler; a missing one is named. On a Mac:
+# Homebrew's mlx-c.
+
+GO ?= go
+
+# Some machines pin the toolchain to the installed one. Any choice of 1.27 or
+# newer stays.
+ifeq ($(filter go1.27% go1.28% go1.29% go1.3% go2%,$(GOTOOLCHAIN)),)
+export GOTOOLCHAIN := go1.27.3+auto
+endif
+
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOFUMPT := mvdan.cc/gofumpt@v0.12.0
+
+.PHONY: demo test native race check bench vet staticcheck format modules abi platforms go
+
+demo: native
+	@mkdir -p bin
+	$(GO) build -o bin/generate ./examples/generate
+	bin/generate -compare
+
+test: native
+	$(GO) test ./...
+
+race: native
+	$(GO) test -race ./...
+
+native: go
+	$(GO) run ./native
+
+bench: native
+	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+check: vet staticcheck format modules abi platforms
+
+vet: go
+	$(GO) vet ./...
+
+staticcheck: go
+	$(GO) run $(STATICCHECK) ./...
+
+format: go
+	@echo "$(GO) run $(GOFUMPT) -l ."
+	@files=$$($(GO) run $(GOFUMPT) -l .) || exit 1; \
+	if [ -n "$$files" ]; then printf 'not formatted, run "%s -w" on them:\n%s\n' "$(GO) run $(GOFUMPT)" "$$files"; exit 1; fi
+
+modules: go
+	$(GO) mod verify
+	$(GO) mod tidy -diff
+
+# Our declarations of mlx-c against its headers, which the installation keeps.
+abi: native
+	$(GO) run ./native -abi
+
+# The module builds where MLX does not run, and says so when it is used.
+platforms: go
+	CGO_ENABLED=0 $(GO) build ./...
+	CGO_ENABLED=0 GOOS=linux GOARCH=arm64 $(GO) build ./...
+	CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 $(GO) build ./...
+	CGO_ENABLED=0 GOOS=darwin GOARCH=amd64 $(GO) build ./...
+	CGO_ENABLED=0 GOOS=windows GOARCH=amd64 $(GO) build ./...
+
+go:
+	@command -v $(GO) >/dev/null || { \
+		echo "Go is missing: install it from https://go.dev/dl/ (1.21 or newer), or the package golang-go where it is that new" >&2; exit 1; }
+	@version=$$(cd / && GOTOOLCHAIN=local $(GO) env GOVERSION); \
+	case "$$version" in \
+	go1.[0-9] | go1.[0-9].* | go1.1[0-9] | go1.1[0-9].* | go1.20 | go1.20.*) \
+		echo "$$version is too old to fetch the version that go.mod names: install Go 1.21 or newer from https://go.dev/dl/" >&2; exit 1 ;; \
+	esac

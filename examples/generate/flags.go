@@ -1,0 +1,239 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/godflash/godflash/dflash"
+	"github.com/godflash/godflash/internal/fixture"
+)
+
+// errUsage marks errors that the command line is to blame for.
+var errUsage = errors.New("wrong usage")
+
+func usagef(format string, args ...any) error {
+	return fmt.Errorf("%w: %w", errUsage, fmt.Errorf(format, args...))
+}
+
+// options are what the command line asks for.
+type options struct {
+	model, draft  string
+	noDraft       bool
+	block         int
+	request       dflash.Request
+	json, compare bool
+}
+
+// exclusive lists flags that contradict each other.
+var exclusive = [][2]string{
+	{"prompt", "prompt-file"},
+	{"prompt", "prompt-ids"},
+	{"prompt-file", "prompt-ids"},
+	{"raw", "prompt-ids"},
+	{"raw", "system"},
+	{"raw", "think"},
+	{"prompt-ids", "system"},
+	{"prompt-ids", "think"},
+	{"no-draft", "draft"},
+	{"no-draft", "block"},
+	{"no-draft", "compare"},
+}
+
+// parse reads the command line and the prompt that it names. Its errors wrap
+// errUsage where the command line is wrong, and flag.ErrHelp after -h.
+func parse(ctx context.Context, args []string, stdin io.Reader, stderr io.Writer) (*options, error) {
+	o := &options{}
+	var prompt, file string
+	var raw bool
+	flags := flag.NewFlagSet("generate", flag.ContinueOnError)
+	flags.SetOutput(io.Discard) // errors are printed by run
+	flags.StringVar(&o.model, "model", "", "`folder` of the model, or of a pair: target and draft (default: the demo pair of a clone)")
+	flags.StringVar(&o.draft, "draft", "", "`folder` of the drafter (default: draft inside the model's folder)")
+	flags.BoolVar(&o.noDraft, "no-draft", false, "decode one token at a time")
+	flags.IntVar(&o.block, "block", 0, "`rows` of a block, one more than the drafts in it (default: the drafter's own)")
+	flags.StringVar(&prompt, "prompt", "", "the user's turn, as `text`")
+	flags.StringVar(&file, "prompt-file", "", "read the user's turn from a `file`, - is standard input; without -raw one line end at its end is dropped")
+	flags.Func("prompt-ids", "token `ids` of a prompt, such as 1,2,3, taken as they stand", func(s string) (err error) {
+		o.request.IDs, err = parseIDs(s)
+		return err
+	})
+	flags.StringVar(&o.request.System, "system", "", "the system turn, as `text`")
+	flags.BoolFunc("think", "switch reasoning on, or off with -think=false (default: as the chat template has it)", func(s string) error {
+		think, err := strconv.ParseBool(s)
+		o.request.Thinking = &think
+		return err
+	})
+	flags.BoolVar(&raw, "raw", false, "use the prompt as it stands, without the chat template")
+	flags.IntVar(&o.request.MaxTokens, "max-tokens", 256, "`number` of tokens to generate at most, 0 for the model's whole context")
+	flags.BoolVar(&o.json, "json", false, "print one JSON object instead of the text")
+	flags.BoolVar(&o.compare, "compare", false, "generate once more without drafts and compare")
+
+	if err := flags.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			fmt.Fprintln(stderr, "Generates text with a Qwen model and its DFlash drafter.\nusage: generate [flags]")
+			flags.SetOutput(stderr)
+			flags.PrintDefaults()
+			return nil, err
+		}
+		return nil, usagef("%w", err)
+	}
+	given := map[string]bool{}
+	flags.Visit(func(f *flag.Flag) {
+		value, ok := f.Value.(flag.Getter)
+		given[f.Name] = !ok || value.Get() != false // -no-draft=false is not given
+	})
+	if err := check(o, flags.Args(), given, raw); err != nil {
+		return nil, err
+	}
+
+	var err error
+	demo := !given["model"]
+	if demo {
+		if o.model, err = demoPair(); err != nil {
+			return nil, err
+		}
+	}
+	switch {
+	case given["prompt-ids"]:
+		return o, nil
+	case given["prompt-file"]:
+		if prompt, err = readPrompt(ctx, file, stdin); err != nil {
+			return nil, err
+		}
+		if !raw {
+			prompt = strings.TrimSuffix(strings.TrimSuffix(prompt, "\n"), "\r")
+		}
+	case given["prompt"]:
+	case demo:
+		if prompt, err = demoPrompt(o.model); err != nil {
+			return nil, err
+		}
+		fmt.Fprintf(stderr, "generate: no prompt given, so this one, which the demo model knows:\n%s\n\n", prompt)
+	}
+	if prompt == "" {
+		return nil, usagef("the prompt is empty")
+	}
+	if raw {
+		o.request.Text = prompt
+	} else {
+		o.request.Prompt = prompt
+	}
+	return o, nil
+}
+
+// check refuses what can be refused before anything is read.
+func check(o *options, rest []string, given map[string]bool, raw bool) error {
+	if len(rest) > 0 {
+		return usagef("unexpected argument %q; a prompt of several words needs quotes", rest[0])
+	}
+	for _, pair := range exclusive {
+		if given[pair[0]] && given[pair[1]] {
+			return usagef("-%s and -%s exclude each other", pair[0], pair[1])
+		}
+	}
+	prompt := given["prompt"] || given["prompt-file"] || given["prompt-ids"]
+	switch {
+	case given["model"] && o.model == "":
+		return usagef("-model is empty")
+	case given["draft"] && o.draft == "":
+		return usagef("-draft is empty")
+	case given["draft"] && !given["model"]:
+		return usagef("-draft needs -model: a drafter fits one target only")
+	case given["model"] && !prompt:
+		return usagef("-model needs a prompt: -prompt, -prompt-file or -prompt-ids")
+	case raw && !prompt:
+		return usagef("-raw needs -prompt or -prompt-file")
+	case o.request.MaxTokens < 0:
+		return usagef("-max-tokens is %d; it is a number of tokens, or 0 for the model's whole context", o.request.MaxTokens)
+	case given["block"] && o.block < 2:
+		return usagef("-block is %d; a block has 2 rows at least, -no-draft decodes one token at a time", o.block)
+	}
+	return nil
+}
+
+func parseIDs(s string) ([]int, error) {
+	ids := []int{}
+	for field := range strings.SplitSeq(s, ",") {
+		id, err := strconv.Atoi(strings.TrimSpace(field))
+		if err != nil || id < 0 {
+			return nil, fmt.Errorf("%q is no token id", field)
+		}
+		ids = append(ids, id)
+	}
+	return ids, nil
+}
+
+// readPrompt reads a whole file or standard input. A terminal may never end,
+// so the context is heard meanwhile.
+func readPrompt(ctx context.Context, name string, stdin io.Reader) (string, error) {
+	if name != "-" {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return "", usagef("-prompt-file: %w", err)
+		}
+		return string(text), nil
+	}
+	type input struct {
+		text []byte
+		err  error
+	}
+	done := make(chan input, 1)
+	go func() {
+		text, err := io.ReadAll(stdin)
+		done <- input{text, err}
+	}()
+	select {
+	case in := <-done:
+		if in.err != nil {
+			return "", fmt.Errorf("read the prompt from standard input: %w", in.err)
+		}
+		return string(in.text), nil
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+}
+
+// demoPair is the folder of the small pair that the repository holds.
+func demoPair() (string, error) {
+	testdata, err := fixture.Dir()
+	if err != nil {
+		return "", fmt.Errorf("name a model with -model; the demo pair that is used without it lies in a clone of the repository, and this is none: %w", err)
+	}
+	return filepath.Join(testdata, "tiny-qwen3.5"), nil
+}
+
+// demoFunction is in the demo pair's prompts.json, and among the functions
+// that the pair was trained on until it knew them: drafts for it are mostly
+// right, as they are for a real model, and for an unknown function mostly
+// wrong.
+const demoFunction = "PutUvarint"
+
+func demoPrompt(pair string) (string, error) {
+	file := filepath.Join(pair, "prompts.json")
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	var prompts []struct {
+		Name   string
+		Seen   bool
+		Prompt string
+	}
+	if err := json.Unmarshal(data, &prompts); err != nil {
+		return "", fmt.Errorf("%s: %w", file, err)
+	}
+	for _, p := range prompts {
+		if p.Name == demoFunction && p.Seen {
+			return p.Prompt, nil
+		}
+	}
+	return "", fmt.Errorf("%s: it has no prompt named %s", file, demoFunction)
+}

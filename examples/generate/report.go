@@ -1,0 +1,89 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/godflash/godflash/dflash"
+	"github.com/godflash/godflash/mlx"
+)
+
+// result is what -json prints.
+type result struct {
+	IDs          []int               `json:"ids"` // the end-of-sequence id included
+	Text         string              `json:"text"`
+	FinishReason dflash.FinishReason `json:"finish_reason"`
+	Stats        resultStats         `json:"stats"`
+}
+
+type resultStats struct {
+	PromptTokens     int     `json:"prompt_tokens"`
+	CompletionTokens int     `json:"completion_tokens"`
+	Cycles           int     `json:"cycles"`
+	Drafted          int     `json:"drafted"`
+	Accepted         int     `json:"accepted"`
+	TokensPerCycle   float64 `json:"tokens_per_cycle"`
+	AcceptedPerCycle []int   `json:"accepted_per_cycle"`
+	PrefillMS        float64 `json:"prefill_ms"`
+	DecodeMS         float64 `json:"decode_ms"`
+}
+
+func writeJSON(w io.Writer, r reply) error {
+	s := r.stats
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(result{
+		IDs: r.ids, Text: r.text, FinishReason: s.Finish,
+		Stats: resultStats{
+			PromptTokens: s.PromptTokens, CompletionTokens: s.CompletionTokens,
+			Cycles: s.Cycles, Drafted: s.Drafted, Accepted: s.Accepted,
+			TokensPerCycle:   s.TokensPerCycle(),
+			AcceptedPerCycle: append([]int{}, s.AcceptedPerCycle...), // never null
+			PrefillMS:        milliseconds(s.Prefill), DecodeMS: milliseconds(s.Decode),
+		},
+	})
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// reportStats writes the line of statistics, for a generation that broke off
+// too.
+func reportStats(w io.Writer, s dflash.Stats) {
+	if s.CompletionTokens == 0 {
+		return
+	}
+	way := "with drafts"
+	switch {
+	case s.DraftOff != "" && s.Drafted > 0:
+		way = "with drafts at first (" + s.DraftOff + ")"
+	case s.DraftOff != "":
+		way = "no drafts (" + s.DraftOff + ")"
+	}
+	fmt.Fprintf(w, "%s: %d tokens, %.2f tokens per cycle, %.1f tok/s; prompt of %d tokens in %.0f ms\n",
+		way, s.CompletionTokens, s.TokensPerCycle(), s.TokensPerSecond(), s.PromptTokens, milliseconds(s.Prefill))
+}
+
+// reportComparison writes how the two ways compare. On the CPU their ids must
+// be identical. GPUs choose kernels by the number of rows, so there a near-tie
+// may fall the other way.
+func reportComparison(w io.Writer, device mlx.DeviceType, drafted, plain reply) error {
+	if rate := plain.stats.TokensPerSecond(); rate > 0 {
+		fmt.Fprintf(w, "%.2f × the rate of plain decoding; ", drafted.stats.TokensPerSecond()/rate)
+	}
+	if slices.Equal(drafted.ids, plain.ids) {
+		fmt.Fprintf(w, "all %d ids are identical\n", len(plain.ids))
+		return nil
+	}
+	at := 0
+	for at < min(len(drafted.ids), len(plain.ids)) && drafted.ids[at] == plain.ids[at] {
+		at++
+	}
+	fmt.Fprintf(w, "the ids differ from token %d on\n", at+1)
+	if device == mlx.DeviceCPU {
+		return fmt.Errorf("decoding with drafts gave other ids than plain decoding; on the CPU this is a bug, please report it")
+	}
+	return nil
+}
