@@ -1,6 +1,7 @@
 package tokenizer
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -33,6 +34,19 @@ type pair struct{ left, right int32 }
 type merge struct {
 	rank uint32
 	id   int32
+}
+
+// reaches says whether a piece of text can be encoded to an id.
+func (b *bpe) reaches(id int32) bool {
+	if b.ignoreMerges || slices.Contains(b.bytes[:], id) {
+		return true
+	}
+	for _, m := range b.merges {
+		if m.id == id {
+			return true
+		}
+	}
+	return false
 }
 
 // append appends the ids of one piece of the pre-tokenizer.

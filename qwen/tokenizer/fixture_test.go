@@ -64,12 +64,17 @@ func letterOfByte(b int) string {
 }
 
 // byteTokens is the fixture T-byte: every byte is a token, there are no merges,
-// and the family's control tokens and tags are added.
-func byteTokens() definition {
+// and the family's control tokens and tags are added. Further tokens come between
+// the bytes and the added ones.
+func byteTokens(further ...string) definition {
 	vocabulary := make(map[string]any)
 	for b := range 256 {
 		vocabulary[letterOfByte(b)] = b
 	}
+	for _, token := range further {
+		vocabulary[token] = len(vocabulary)
+	}
+	size := len(vocabulary)
 	d := definition{
 		"added_tokens": []any{},
 		"normalizer":   map[string]any{"type": "NFC"},
@@ -82,10 +87,10 @@ func byteTokens() definition {
 		"model":          map[string]any{"type": "BPE", "dropout": nil, "unk_token": nil, "vocab": vocabulary, "merges": []any{}},
 	}
 	for i, special := range []string{"<|im_start|>", "<|im_end|>", "<|endoftext|>"} {
-		d.add(256+i, special, "special")
+		d.add(size+i, special, "special")
 	}
 	for i, tag := range []string{"<think>", "</think>", "<tool_call>", "</tool_call>"} {
-		d.add(259+i, tag)
+		d.add(size+3+i, tag)
 	}
 	return d
 }

@@ -16,14 +16,22 @@ import (
 // FuzzNew: whatever the file, either an error with one of the two sentinels or a
 // tokenizer whose ids, names and texts belong together.
 func FuzzNew(f *testing.F) {
-	base := byteTokens()
-	f.Add(base.json(f), []byte(nil))
-	base.at("model", "vocab")["ab"] = 263
-	base.at("model")["merges"] = []any{"a b"}
-	f.Add(base.json(f), []byte(`{"eos_token": "<|im_end|>", "added_tokens_decoder": {"264": {"content": "<x>"}}}`))
-	base.at("model")["merges"] = []any{[]any{"a", "b"}}
-	base.add(264, "e\u0301", "normalized")
-	f.Add(base.json(f), []byte(`{"pad_token": {"content": "ab"}}`))
+	good := func(file, config []byte) {
+		_, err := tokenizer.New(file, config)
+		require.NoError(f, err)
+		f.Add(file, config)
+	}
+	good(byteTokens().json(f), []byte(nil))
+	base := byteTokens("ab", "abc", "<x>")
+	base.at("model")["merges"] = []any{"a b", "ab c"}
+	good(base.json(f), []byte(`{"eos_token": "<|im_end|>", "added_tokens_decoder": {"266": {"content": "<y>"}}}`))
+	base.at("model")["merges"] = []any{[]any{"ab", "c"}, []any{"a", "b"}}
+	base.add(258, "<x>", "special")
+	base.add(266, "e\u0301", "normalized")
+	good(base.json(f), []byte(`{"pad_token": {"content": "ab"}}`))
+	base.at("model")["ignore_merges"] = true
+	base["normalizer"] = nil
+	good(base.json(f), []byte(`{}`))
 	f.Add([]byte(`{"model":{"vocab":{"a":1048575}}}`), []byte(`{}`))
 	f.Fuzz(func(t *testing.T, file, config []byte) {
 		tok, err := tokenizer.New(file, config)
@@ -51,7 +59,9 @@ func FuzzNew(f *testing.F) {
 		const text = "ab <x> e\u0301<|im_end|>\n\n 1"
 		_, err = tok.Decode(tok.Encode(text))
 		require.NoError(t, err)
-		decoded, err := tok.Decode(tok.EncodeOrdinary(text))
+		ordinary := tok.EncodeOrdinary(text)
+		require.False(t, slices.ContainsFunc(ordinary, tok.IsSpecial))
+		decoded, err := tok.Decode(ordinary)
 		require.NoError(t, err)
 		require.Contains(t, []string{text, tokenizer.NFC(text)}, decoded)
 	})

@@ -81,10 +81,10 @@ func build(definitionJSON, configJSON, namesJSON []byte) (*Tokenizer, error) {
 	if err := t.setVocabulary(d.Model.Vocabulary); err != nil {
 		return nil, fmt.Errorf("tokenizer.json: %w", err)
 	}
+	t.bpe.ignoreMerges = d.Model.IgnoreMerges
 	if err := t.setMerges(d.Model.Merges); err != nil {
 		return nil, fmt.Errorf("tokenizer.json: %w", err)
 	}
-	t.bpe.ignoreMerges = d.Model.IgnoreMerges
 	added, err := mergeAdded(d.AddedTokens, settings.AddedTokensDecoder)
 	if err != nil {
 		return nil, err
@@ -244,6 +244,9 @@ func (t *Tokenizer) setAdded(added []addedToken, next int) error {
 		}
 		if id != expected {
 			return unsupported("added token %q has id %d, but by its place it has id %d", text, id, expected)
+		}
+		if ok && a.Special && t.bpe.reaches(id) {
+			return unsupported("special token %q can come out of ordinary text", text)
 		}
 		next = max(next, int(id)+1)
 		if int(id) >= len(t.tokens) {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -125,8 +126,14 @@ func TestUnsupported(t *testing.T) {
 		"no decoder":           {func(d definition) { d["decoder"] = nil }, "decoder"},
 		"stripping token":      {func(d definition) { d.add(263, "<x>", "lstrip") }, "<x>"},
 		"word token":           {func(d definition) { d.add(263, "<x>", "single_word") }, "<x>"},
-		"gap before a token":   {func(d definition) { d.add(300, "<x>") }, "300"},
-		"tokens out of order":  {func(d definition) { d.add(264, "<y>"); d.add(263, "<x>") }, "264"},
+		"special by merging": {func(d definition) {
+			maps.Copy(d, byteTokens("ab"))
+			d.at("model")["merges"] = []any{"a b"}
+			d.add(256, "ab", "special")
+		}, "ordinary text"},
+		"special byte":        {func(d definition) { d.add(97, "a", "special") }, `"a"`},
+		"gap before a token":  {func(d definition) { d.add(300, "<x>") }, "300"},
+		"tokens out of order": {func(d definition) { d.add(264, "<y>"); d.add(263, "<x>") }, "264"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := byteTokens()
@@ -147,9 +154,13 @@ func TestSupported(t *testing.T) {
 			d.at("model")["continuing_subword_prefix"] = ""
 			d.at("model")["end_of_word_suffix"] = ""
 		},
-		"offsets only":     func(d definition) { d["post_processor"] = map[string]any{"type": "ByteLevel", "trim_offsets": true} },
-		"batch settings":   func(d definition) { d["truncation"] = map[string]any{"max_length": 2}; d["padding"] = map[string]any{} },
-		"no added tokens":  func(d definition) { delete(d, "added_tokens") },
+		"offsets only":    func(d definition) { d["post_processor"] = map[string]any{"type": "ByteLevel", "trim_offsets": true} },
+		"batch settings":  func(d definition) { d["truncation"] = map[string]any{"max_length": 2}; d["padding"] = map[string]any{} },
+		"no added tokens": func(d definition) { delete(d, "added_tokens") },
+		"special in the vocabulary": func(d definition) {
+			maps.Copy(d, byteTokens("<x>"))
+			d.add(256, "<x>", "special")
+		},
 		"no normalization": func(d definition) { d["normalizer"] = nil },
 	} {
 		t.Run(name, func(t *testing.T) {

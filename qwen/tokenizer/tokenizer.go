@@ -59,7 +59,8 @@ func (t *Tokenizer) Encode(text string) []int {
 
 // EncodeOrdinary gives the ids of a text in which no added token is recognised:
 // "<|im_end|>" comes out as the letters it is made of. It is meant for user
-// content, which must not be able to speak with the voice of the template.
+// content, which must not be able to speak with the voice of the template. No id
+// it gives is special.
 func (t *Tokenizer) EncodeOrdinary(text string) []int {
 	text = toValidAll(text)
 	e := t.encoder(len(text))
