@@ -36,9 +36,9 @@ type merge struct {
 	id   int32
 }
 
-// reaches says whether a piece of text can be encoded to an id.
+// reaches says whether merging can end at an id.
 func (b *bpe) reaches(id int32) bool {
-	if b.ignoreMerges || slices.Contains(b.bytes[:], id) {
+	if slices.Contains(b.bytes[:], id) {
 		return true
 	}
 	for _, m := range b.merges {

@@ -27,7 +27,7 @@ func FuzzNew(f *testing.F) {
 	good(base.json(f), []byte(`{"eos_token": "<|im_end|>", "added_tokens_decoder": {"266": {"content": "<y>"}}}`))
 	base.at("model")["merges"] = []any{[]any{"ab", "c"}, []any{"a", "b"}}
 	base.add(258, "<x>", "special")
-	base.add(266, "e\u0301", "normalized")
+	base.add(266, "e\u0301x", "normalized")
 	good(base.json(f), []byte(`{"pad_token": {"content": "ab"}}`))
 	base.at("model")["ignore_merges"] = true
 	base["normalizer"] = nil

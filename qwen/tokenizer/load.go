@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"sync/atomic"
+	"unicode/utf8"
 )
 
 // Load reads the tokenizer of a checkpoint's folder: tokenizer.json, and if they
@@ -245,7 +246,7 @@ func (t *Tokenizer) setAdded(added []addedToken, next int) error {
 		if id != expected {
 			return unsupported("added token %q has id %d, but by its place it has id %d", text, id, expected)
 		}
-		if ok && a.Special && t.bpe.reaches(id) {
+		if ok && a.Special && (t.bpe.reaches(id) || t.bpe.ignoreMerges && t.isPiece(id)) {
 			return unsupported("special token %q can come out of ordinary text", text)
 		}
 		next = max(next, int(id)+1)
@@ -267,6 +268,12 @@ func (t *Tokenizer) setAdded(added []addedToken, next int) error {
 		}
 	}
 	return nil
+}
+
+// isPiece says whether a token can be a whole piece of the pre-tokenizer.
+func (t *Tokenizer) isPiece(id int32) bool {
+	raw := t.tokens[id].raw
+	return utf8.ValidString(raw) && t.split.next(raw) == len(raw)
 }
 
 // setNames looks up the tokens that the files name.

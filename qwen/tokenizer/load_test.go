@@ -131,6 +131,11 @@ func TestUnsupported(t *testing.T) {
 			d.at("model")["merges"] = []any{"a b"}
 			d.add(256, "ab", "special")
 		}, "ordinary text"},
+		"special whole piece": {func(d definition) {
+			maps.Copy(d, byteTokens("ab"))
+			d.at("model")["ignore_merges"] = true
+			d.add(256, "ab", "special")
+		}, "ordinary text"},
 		"special byte":        {func(d definition) { d.add(97, "a", "special") }, `"a"`},
 		"gap before a token":  {func(d definition) { d.add(300, "<x>") }, "300"},
 		"tokens out of order": {func(d definition) { d.add(264, "<y>"); d.add(263, "<x>") }, "264"},
