@@ -1,15 +1,17 @@
-package mlx
+package mlx_test
 
 import (
 	"testing"
+
+	"github.com/godflash/godflash/mlx"
 
 	"github.com/stretchr/testify/require"
 )
 
 // One operation with its Free: handles, checks, two cgo calls, MLX's own node.
 func BenchmarkAddFree(b *testing.B) {
-	benchmark(b, func(s *Scope, n int) {
-		x := s.Scalar(1, Float32)
+	benchmark(b, func(s *mlx.Scope, n int) {
+		x := s.Scalar(1, mlx.Float32)
 		for range n {
 			s.Free(s.Add(x, x))
 		}
@@ -18,14 +20,14 @@ func BenchmarkAddFree(b *testing.B) {
 
 // Operations freed in bulk with their scope, as in a decode step.
 func BenchmarkAddScope(b *testing.B) {
-	lib, err := Open(nil)
+	lib, err := mlx.Open(nil)
 	require.NoError(b, err)
 	defer lib.Close()
 	b.ReportAllocs()
 	b.ResetTimer()
 	for n := b.N; n > 0; n -= 1000 {
-		err := lib.Do(b.Context(), func(s *Scope) error {
-			x := s.Scalar(1, Float32)
+		err := lib.Do(b.Context(), func(s *mlx.Scope) error {
+			x := s.Scalar(1, mlx.Float32)
 			for range min(n, 1000) {
 				s.Add(x, x)
 			}
@@ -37,18 +39,18 @@ func BenchmarkAddScope(b *testing.B) {
 
 // A hop to the worker and back.
 func BenchmarkDo(b *testing.B) {
-	lib, err := Open(nil)
+	lib, err := mlx.Open(nil)
 	require.NoError(b, err)
 	defer lib.Close()
 	b.ReportAllocs()
 	for b.Loop() {
-		require.NoError(b, lib.Do(b.Context(), func(*Scope) error { return nil }))
+		require.NoError(b, lib.Do(b.Context(), func(*mlx.Scope) error { return nil }))
 	}
 }
 
 func BenchmarkDim(b *testing.B) {
-	benchmark(b, func(s *Scope, n int) {
-		x := s.Zeros(Float32, 2, 3)
+	benchmark(b, func(s *mlx.Scope, n int) {
+		x := s.Zeros(mlx.Float32, 2, 3)
 		for range n {
 			x.Dim(-1)
 		}
@@ -56,20 +58,20 @@ func BenchmarkDim(b *testing.B) {
 }
 
 func BenchmarkReshape(b *testing.B) {
-	benchmark(b, func(s *Scope, n int) {
-		x := s.Zeros(Float32, 2, 3, 4)
+	benchmark(b, func(s *mlx.Scope, n int) {
+		x := s.Zeros(mlx.Float32, 2, 3, 4)
 		for range n {
 			s.Free(s.Reshape(x, 6, 4))
 		}
 	})
 }
 
-func benchmark(b *testing.B, f func(s *Scope, n int)) {
-	lib, err := Open(nil)
+func benchmark(b *testing.B, f func(s *mlx.Scope, n int)) {
+	lib, err := mlx.Open(nil)
 	require.NoError(b, err)
 	defer lib.Close()
 	b.ReportAllocs()
-	err = lib.Do(b.Context(), func(s *Scope) error {
+	err = lib.Do(b.Context(), func(s *mlx.Scope) error {
 		b.ResetTimer()
 		f(s, b.N)
 		return nil

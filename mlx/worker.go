@@ -64,7 +64,13 @@ func (c *core) work(setup func() error, started chan<- error) {
 	if err == nil {
 		c.serve()
 	}
-	mlxc.Leave()
+	c.end()
+}
+
+// end is the worker's last act. MLX keeps what it made for this thread, above
+// all its default stream, and uses it again when a later worker happens to run
+// on the thread; so their number is bounded by that of Go's threads.
+func (c *core) end() {
 	mlxc.SetWorker(false)
 	runtime.UnlockOSThread()
 	close(c.stopped)
@@ -92,10 +98,7 @@ func (c *core) serveOne(j *job) {
 		close(j.done)
 		c.depth = 0
 		c.serve()
-		mlxc.Leave()
-		mlxc.SetWorker(false)
-		runtime.UnlockOSThread()
-		close(c.stopped)
+		c.end()
 	}()
 	j.run()
 	returned = true

@@ -89,8 +89,6 @@ package mlxc
 #cgo nocallback gf_stream
 #cgo noescape gf_stream_free
 #cgo nocallback gf_stream_free
-#cgo noescape gf_leave
-#cgo nocallback gf_leave
 #cgo noescape gf_memory
 #cgo nocallback gf_memory
 #cgo noescape gf_split
@@ -194,11 +192,8 @@ func DisableCompile() bool { return C.gf_disable_compile() == 0 }
 // Stream is the calling thread's default stream.
 func Stream(gpu bool) Handle { return Handle(C.gf_stream(cbool(gpu))) }
 
-// FreeStream frees the handle of a stream, not the stream.
+// FreeStream waits until the stream has nothing left to do and frees its handle.
 func FreeStream(st Handle) bool { return C.gf_stream_free(C.gf_h(st)) == 0 }
-
-// Leave ends the streams of the calling thread (mlx_clear_streams).
-func Leave() bool { return C.gf_leave() == 0 }
 
 // Memory reads or sets one of the memory figures, in bytes.
 func Memory(what, arg int) (value, status int) {

@@ -42,9 +42,6 @@ func Stream(bool) Handle { return OffWorker }
 // FreeStream fails.
 func FreeStream(Handle) bool { return false }
 
-// Leave fails.
-func Leave() bool { return false }
-
 // Memory is OffThread.
 func Memory(int, int) (value, status int) { return 0, OffThread }
 

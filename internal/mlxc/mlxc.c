@@ -122,12 +122,8 @@ gf_h gf_stream(int gpu) {
 
 int gf_stream_free(gf_h st) {
   ENTER(-2);
-  return p_mlx_stream_free(S(st)) ? -1 : 0;
-}
-
-int gf_leave(void) {
-  ENTER(-2);
-  return p_mlx_clear_streams() ? -1 : 0;
+  int rc = p_mlx_synchronize(S(st));
+  return (p_mlx_stream_free(S(st)) | rc) ? -1 : 0;
 }
 
 int gf_memory(int what, size_t arg, size_t *out) {

@@ -70,7 +70,6 @@ typedef void (*mlx_error_handler_func)(const char *msg, void *data);
   F(mlx_stream, mlx_default_gpu_stream_new, (void)) \
   F(int, mlx_stream_free, (mlx_stream)) \
   F(int, mlx_synchronize, (mlx_stream)) \
-  F(int, mlx_clear_streams, (void)) \
   F(int, mlx_get_active_memory, (size_t *)) \
   F(int, mlx_get_cache_memory, (size_t *)) \
   F(int, mlx_get_peak_memory, (size_t *)) \

@@ -28,8 +28,7 @@ int gf_has_gpu(void);
 int gf_is_cuda(void);
 int gf_disable_compile(void);
 gf_h gf_stream(int gpu);
-int gf_stream_free(gf_h st);
-int gf_leave(void);
+int gf_stream_free(gf_h st);  // waits for the stream, then frees the handle
 
 // what: 0 active, 1 peak, 2 cache, 3 reset peak, 4 clear cache, 5 cache limit, 6 memory limit.
 int gf_memory(int what, size_t arg, size_t *out);
