@@ -22,10 +22,15 @@ GOFUMPT := mvdan.cc/gofumpt@v0.12.0
 
 .PHONY: demo test native race check bench vet staticcheck format modules abi platforms go
 
+# First a function that the demo pair has learned by heart, which a drafter
+# guesses well, then one that it has never seen.
 demo: native
 	@mkdir -p bin
 	$(GO) build -o bin/generate ./examples/generate
 	bin/generate -compare
+	@echo
+	printf '%s\n' 'Package flag. Write this Go function:' 'func (f *FlagSet) defaultUsage()' \
+		'defaultUsage is the default function to print a usage message.' | bin/generate -compare -prompt-file -
 
 test: native
 	$(GO) test ./...
