@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -36,7 +37,7 @@ func (in *installation) explain(err error) error {
 		output = string(failed.output)
 	}
 	switch {
-	case errors.Is(err, errInterrupted):
+	case errors.Is(err, errInterrupted), errors.Is(err, context.Canceled):
 		return err
 	case errors.Is(err, errNoSpace), errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), saysNoSpace.MatchString(output):
 		message := fmt.Sprintf("no space left in %s: installing needs %d MB there; make room or set %s to a folder on another disk",

@@ -17,7 +17,7 @@ func (a *app) homebrew(ctx context.Context, o options) error {
 	if o.backend != dist.CPU {
 		return fmt.Errorf("backend %s is for Linux: on macOS Homebrew's mlx-c runs on the processor and on Metal", o.backend)
 	}
-	const advice = "install it with:\n\n    brew install mlx-c\n"
+	const advice = "install it with\n\n    brew install mlx-c"
 	brew, err := exec.LookPath("brew")
 	if err != nil {
 		return errors.New("mlx-c is not found, and neither is Homebrew (https://brew.sh), which brings it; with Homebrew there, " + advice)
@@ -28,12 +28,12 @@ func (a *app) homebrew(ctx context.Context, o options) error {
 		if ctx.Err() != nil {
 			return errInterrupted
 		}
-		return errors.New("Homebrew has no mlx-c; " + advice)
+		return errors.New("mlx-c is not known to Homebrew; run `brew update`, then " + advice)
 	}
 	prefix := strings.TrimSpace(string(out))
 	lib := filepath.Join(prefix, "lib", "libmlxc.dylib")
 	if _, err := os.Stat(lib); err != nil {
-		return errors.New("Homebrew's mlx-c is not installed; " + advice)
+		return errors.New("mlx-c is not installed; " + advice)
 	}
 	out, err = r.execute(ctx, "", brew, "list", "--versions", "mlx-c")
 	found, ok := version(out)
@@ -42,7 +42,7 @@ func (a *app) homebrew(ctx context.Context, o options) error {
 	}
 	want, _ := version([]byte(dist.MLXCVersion))
 	if less(found, want) {
-		return fmt.Errorf("Homebrew's mlx-c is %d.%d, %d.%d or newer is needed; bring it up to date with:\n\n    brew upgrade mlx-c\n", found[0], found[1], want[0], want[1])
+		return fmt.Errorf("the mlx-c of Homebrew is %d.%d, %d.%d or newer is needed; bring it up to date with\n\n    brew upgrade mlx-c", found[0], found[1], want[0], want[1])
 	}
 	switch {
 	case o.dir:

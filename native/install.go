@@ -27,7 +27,7 @@ const (
 // spaceNeeded is what an installation writes at its peak, wheels included.
 var spaceNeeded = map[string]uint64{
 	dist.CPU:    120 << 20,
-	dist.CUDA13: 5 << 30,
+	dist.CUDA13: 4 << 30,
 }
 
 // installation is one run that installs something.
@@ -48,6 +48,7 @@ type installation struct {
 	logPath      string
 	started      time.Time
 	step         int
+	saying       sync.Mutex
 }
 
 func (a *app) install(ctx context.Context, o options) (err error) {
@@ -204,13 +205,8 @@ func (in *installation) build(ctx context.Context) error {
 		return err
 	}
 	in.next("unpacking")
-	for _, wheel := range wheels {
-		if ctx.Err() != nil {
-			return errInterrupted
-		}
-		if err := in.unpackWheel(wheel); err != nil {
-			return err
-		}
+	if err := in.unpackWheels(ctx, wheels); err != nil {
+		return err
 	}
 	in.next("compiling mlx-c")
 	if err := in.compile(ctx, tools, src); err != nil {
@@ -286,6 +282,8 @@ func (in *installation) elapsed() string {
 }
 
 func (in *installation) say(format string, args ...any) {
+	in.saying.Lock()
+	defer in.saying.Unlock()
 	if !in.quiet {
 		io.WriteString(in.stdout, strings.TrimRight(fmt.Sprintf(format, args...), "\n")+"\n")
 	}

@@ -13,8 +13,11 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/godflash/godflash/internal/dist"
 )
@@ -52,7 +55,7 @@ func (in *installation) download(ctx context.Context, t *toolset) ([]string, err
 	args := append(t.pip[1:len(t.pip):len(t.pip)], "download", "--no-deps", "--require-hashes", "--requirement", name, "--dest", dir,
 		"--only-binary=:all:", "--python-version", "3.12", "--implementation", "py", "--abi", "none",
 		"--no-cache-dir", "--disable-pip-version-check", "--no-input", "--progress-bar", "off")
-	for _, tag := range []string{"manylinux_2_35", "manylinux_2_28", "manylinux_2_27", "manylinux_2_17", "manylinux2014"} {
+	for _, tag := range []string{"manylinux_2_35", "manylinux_2_28", "manylinux_2_27", "manylinux_2_18", "manylinux_2_17", "manylinux2014"} {
 		args = append(args, "--platform", tag+"_"+machine(in.goarch))
 	}
 	stop := in.reportSize(in.work)
@@ -125,9 +128,24 @@ func (in *installation) reportSize(dir string) (stop func()) {
 	return func() { close(done); <-ended }
 }
 
+// unpackWheels unpacks every wheel and removes it, since they are large.
+func (in *installation) unpackWheels(ctx context.Context, wheels []string) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(runtime.NumCPU())
+	for _, wheel := range wheels {
+		g.Go(func() error {
+			if err := in.unpackWheel(ctx, wheel); err != nil {
+				return err
+			}
+			return os.Remove(wheel)
+		})
+	}
+	return g.Wait()
+}
+
 // unpackWheel unpacks the libraries, the headers and the licence of a wheel
 // into the tree.
-func (in *installation) unpackWheel(wheel string) error {
+func (in *installation) unpackWheel(ctx context.Context, wheel string) error {
 	base := filepath.Base(wheel)
 	z, err := zip.OpenReader(wheel)
 	if err != nil {
@@ -135,6 +153,9 @@ func (in *installation) unpackWheel(wheel string) error {
 	}
 	defer z.Close()
 	for _, f := range z.File {
+		if ctx.Err() != nil {
+			return errInterrupted
+		}
 		if !filepath.IsLocal(filepath.FromSlash(strings.TrimSuffix(f.Name, "/"))) || strings.Contains(f.Name, `\`) {
 			return fmt.Errorf("unpack %s: refused: it names a file outside its folder: %q", base, f.Name)
 		}
@@ -164,13 +185,19 @@ func (in *installation) placeInTree(name string) string {
 	case top == "nvidia" && in.backend == dist.CUDA13, strings.HasSuffix(top, ".libs"):
 		return path.Clean(name)
 	case strings.HasSuffix(top, ".dist-info"):
-		if strings.HasPrefix(strings.ToUpper(path.Base(name)), "LICENSE") {
-			project, _, _ := strings.Cut(top, "-")
-			if strings.HasPrefix(project, "mlx_") {
-				project = "mlx"
-			}
-			return "LICENSE." + strings.ReplaceAll(project, "_", "-")
+		base := path.Base(name)
+		if rest != base && rest != "licenses/"+base || !strings.HasPrefix(strings.ToUpper(base), "LICEN") {
+			return ""
 		}
+		project, _, _ := strings.Cut(top, "-")
+		if strings.HasPrefix(project, "mlx_") {
+			project = "mlx"
+		}
+		to := "LICENSE." + strings.ReplaceAll(project, "_", "-")
+		if stem := strings.ToUpper(strings.TrimSuffix(base, path.Ext(base))); stem != "LICENSE" {
+			to += "." + base
+		}
+		return to
 	}
 	return ""
 }
