@@ -92,15 +92,15 @@ type rawDraftConfig struct {
 	QuantizationConfig json.RawMessage `json:"quantization_config"`
 
 	DFlash struct {
-		BlockSize            *int     `json:"block_size"`
-		MaskTokenID          *int     `json:"mask_token_id"`
-		TargetLayerIDs       []int    `json:"target_layer_ids"`
-		Causal               *bool    `json:"causal"`
-		FinalLogitSoftcap    *float64 `json:"final_logit_softcapping"`
-		InputEmbeddingScale  *float64 `json:"input_embedding_scale"`
-		OutputMultiplier     *float64 `json:"output_multiplier"`
-		SelectorRank         *int     `json:"selector_rank"`
-		ConvKernelSize       *int     `json:"conv_kernel_size"`
+		BlockSize           *int     `json:"block_size"`
+		MaskTokenID         *int     `json:"mask_token_id"`
+		TargetLayerIDs      []int    `json:"target_layer_ids"`
+		Causal              *bool    `json:"causal"`
+		FinalLogitSoftcap   *float64 `json:"final_logit_softcapping"`
+		InputEmbeddingScale *float64 `json:"input_embedding_scale"`
+		OutputMultiplier    *float64 `json:"output_multiplier"`
+		SelectorRank        *int     `json:"selector_rank"`
+		ConvKernelSize      *int     `json:"conv_kernel_size"`
 	} `json:"dflash_config"`
 }
 
@@ -372,4 +372,3 @@ func (c *DraftConfig) tensors() map[string][]int {
 	}
 	return want
 }
-

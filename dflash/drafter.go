@@ -317,4 +317,3 @@ func (l *draftLayer) forward(s *mlx.Scope, c *DraftConfig, x mlx.Array, kv *nn.K
 	x = s.Add(x, l.o.Forward(s, s.Reshape(s.SwapAxes(y, 1, 2), 1, t, c.NumAttentionHeads*c.HeadDim)))
 	return s.Add(x, l.mlp.Forward(s, l.postNorm.Forward(s, x)))
 }
-

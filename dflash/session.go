@@ -215,4 +215,3 @@ func (g *generation) finish(ctx context.Context, why FinishReason) {
 	st := g.stats
 	g.session.stats.Store(&st)
 }
-
