@@ -6,6 +6,9 @@
 // needs); the text is the same byte for byte. Objects in tool schemas and tool
 // arguments keep the order of their keys.
 //
+// RenderSegments keeps control tokens that stand inside messages apart from those
+// that the template writes.
+//
 // A template comes with a model and is run as code. Render bounds what it can
 // do: loop passes, depth of macro calls, the size of ranges and of the result;
 // a panic of the engine becomes an error. What it does not bound is the length

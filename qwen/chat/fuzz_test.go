@@ -38,8 +38,15 @@ func FuzzRender(f *testing.F) {
 		require.NoError(t, json.Unmarshal(back, &again))
 		textAgain, errAgain := template.Render(again, opts)
 		require.Equal(t, err == nil, errAgain == nil, "%v, %v", err, errAgain)
+		segments, errSegments := template.RenderSegments(list, opts, controls)
+		require.Equal(t, err == nil, errSegments == nil, "%v, %v", err, errSegments)
 		if err == nil {
 			require.Equal(t, text, textAgain)
+			var joined strings.Builder
+			for _, s := range segments {
+				joined.WriteString(s.Text)
+			}
+			require.Equal(t, text, joined.String())
 			if prompt {
 				require.True(t, strings.HasSuffix(text, "<|im_start|>assistant\n<think>\n"))
 				require.True(t, chat.OpensThinking(text))

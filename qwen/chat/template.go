@@ -21,6 +21,8 @@ var (
 	ErrArguments = errors.New("arguments of a tool call must be a JSON object")
 )
 
+var errPrivate = errors.New("private characters of plane 16 (U+100000 and up) are not supported in a template")
+
 // TemplateError is what a template says when it refuses the messages, with
 // raise_exception: a mistake of the caller, not of the program.
 type TemplateError struct {
@@ -81,10 +83,16 @@ func parse(source string, specials map[string]string) (_ *Template, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for name := range specials {
+	for name, token := range specials {
 		if err := checkName(name); err != nil {
 			return nil, fmt.Errorf("special token: %w", err)
 		}
+		if strings.ContainsFunc(token, isMark) {
+			return nil, fmt.Errorf("special token %s: %w", name, errPrivate)
+		}
+	}
+	if strings.ContainsFunc(source, isMark) {
+		return nil, errPrivate
 	}
 	filters, tests := names(pieces)
 	if err := probe("filter", "{{ x | %s }}", filters); err != nil {
@@ -120,36 +128,50 @@ func (t *Template) Source() string { return t.source }
 // other errors wrap ErrLimit, ErrArguments or ErrNotText, or say what the engine could not
 // do with the messages.
 func (t *Template) Render(messages []Message, opts *Options) (string, error) {
-	text, err := t.render(messages, opts)
+	segments, err := t.render(&values{}, messages, opts)
+	if err != nil {
+		return "", err
+	}
+	return join(segments), nil
+}
+
+func (t *Template) render(v *values, messages []Message, opts *Options) ([]Segment, error) {
+	segments, err := t.run(v, messages, opts)
 	var refused *TemplateError
 	if err != nil && !errors.As(err, &refused) {
 		err = fmt.Errorf("chat: rendering the template: %w", err)
 	}
-	return text, err
+	return segments, err
 }
 
-func (t *Template) render(messages []Message, opts *Options) (_ string, err error) {
+func (t *Template) run(v *values, messages []Message, opts *Options) (_ []Segment, err error) {
 	defer recovered(&err)
 	if opts == nil {
 		opts = &Options{}
 	}
-	v := &values{}
 	data, err := t.variables(v, messages, opts)
+	if err == nil {
+		err = v.err
+	}
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	g := &guard{}
 	g.install(data)
 	text, err := t.compiled.RenderValues(data)
 	if g.err != nil {
 		// The engine may have wrapped it, or caught it.
-		return "", g.err
+		err = g.err
+	}
+	var refused *TemplateError
+	if errors.As(err, &refused) {
+		return nil, &TemplateError{Message: join(v.finish(refused.Message))}
 	}
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	if len(text) > maxOutput {
-		return "", fmt.Errorf("%w: %d bytes of text, at most %d are allowed", ErrLimit, len(text), maxOutput)
+		return nil, fmt.Errorf("%w: %d bytes of text, at most %d are allowed", ErrLimit, len(text), maxOutput)
 	}
 	return v.finish(text), nil
 }

@@ -2,7 +2,6 @@ package chat
 
 import (
 	"bytes"
-	"crypto/rand"
 	"encoding/json"
 	"encoding/json/jsontext"
 	"fmt"
@@ -23,26 +22,13 @@ const maxDigits = 4300
 
 // values makes the engine's values of one rendering.
 type values struct {
-	// big holds whole numbers outside int64, which the engine cannot carry.
-	// They travel as strings, mark + index + mark, and finish puts them back.
-	big  []string
-	mark string // random, so that no message can hold it
+	// hidden holds what must not or cannot go through the engine: control tokens
+	// inside messages, and whole numbers outside int64. See hide and finish.
+	hidden   []hidden
+	marks    map[hidden]rune
+	controls *strings.Replacer // control tokens to their marks, or nil
+	err      error             // the first that text could not return
 }
-
-// finish puts the big numbers back into rendered text.
-func (v *values) finish(text string) string {
-	if len(v.big) == 0 {
-		return text
-	}
-	var pairs []string
-	for i, digits := range v.big {
-		marked := v.marked(i)
-		pairs = append(pairs, `"`+marked+`"`, digits, marked, digits)
-	}
-	return strings.NewReplacer(pairs...).Replace(text)
-}
-
-func (v *values) marked(i int) string { return v.mark + strconv.Itoa(i) + v.mark }
 
 // json converts JSON text, keeping the order of keys. Of equal keys the last
 // value counts, in the place of the first, as in Python.
@@ -72,7 +58,7 @@ func (v *values) next(d *jsontext.Decoder) (jinja.Value, error) {
 	case jsontext.KindTrue, jsontext.KindFalse:
 		return jinja.NewBool(token.Bool()), nil
 	case jsontext.KindString:
-		return jinja.NewString(token.String()), nil
+		return v.text(token.String()), nil
 	case jsontext.KindNumber:
 		return v.number(token.String())
 	case jsontext.KindBeginArray:
@@ -93,7 +79,8 @@ func (v *values) next(d *jsontext.Decoder) (jinja.Value, error) {
 			if err != nil {
 				return jinja.Undefined(), err
 			}
-			key := name.String() // before the next token takes its place
+			// Before the next token takes its place.
+			key := v.text(name.String()).AsString()
 			item, err := v.next(d)
 			if err != nil {
 				return jinja.Undefined(), err
@@ -121,11 +108,8 @@ func (v *values) number(text string) (jinja.Value, error) {
 	if len(text) > maxDigits {
 		return jinja.Undefined(), fmt.Errorf("number of %d digits", len(text))
 	}
-	if v.mark == "" {
-		v.mark = "-" + rand.Text() + "-"
-	}
-	v.big = append(v.big, text)
-	return jinja.NewString(v.marked(len(v.big) - 1)), nil
+	mark, err := v.hide(hidden{text, number})
+	return jinja.NewString(mark), err
 }
 
 // goValue converts a template variable that the caller gave.
@@ -136,7 +120,7 @@ func (v *values) goValue(x any) (jinja.Value, error) {
 	case bool:
 		return jinja.NewBool(x), nil
 	case string:
-		return jinja.NewString(x), nil
+		return v.text(x), nil
 	case json.RawMessage:
 		return v.json(x)
 	}
@@ -162,21 +146,21 @@ func (v *values) fields(dict *jinja.Dict, fields map[string]json.RawMessage) err
 func (v *values) message(m Message, verbatim bool) (jinja.Value, error) {
 	value := jinja.NewDict()
 	dict := value.AsDict()
-	dict.Set("role", jinja.NewString(m.Role))
+	dict.Set("role", v.text(m.Role))
 	if !verbatim || m.Parts == nil {
 		text, err := m.Text()
 		if err != nil {
 			return value, err
 		}
-		dict.Set("content", jinja.NewString(text))
+		dict.Set("content", v.text(text))
 	} else {
 		parts := make([]jinja.Value, len(m.Parts))
 		for i, p := range m.Parts {
 			parts[i] = jinja.NewDict()
 			part := parts[i].AsDict()
-			part.Set("type", jinja.NewString(p.Type))
+			part.Set("type", v.text(p.Type))
 			if p.Type == "text" {
-				part.Set("text", jinja.NewString(p.Text))
+				part.Set("text", v.text(p.Text))
 			}
 			if err := v.fields(part, p.Fields); err != nil {
 				return value, fmt.Errorf("part %d: %w", i, err)
@@ -185,7 +169,7 @@ func (v *values) message(m Message, verbatim bool) (jinja.Value, error) {
 		dict.Set("content", jinja.NewList(parts))
 	}
 	if m.ReasoningContent != nil {
-		dict.Set("reasoning_content", jinja.NewString(*m.ReasoningContent))
+		dict.Set("reasoning_content", v.text(*m.ReasoningContent))
 	}
 	if len(m.ToolCalls) > 0 {
 		calls := make([]jinja.Value, len(m.ToolCalls))
@@ -199,10 +183,10 @@ func (v *values) message(m Message, verbatim bool) (jinja.Value, error) {
 		dict.Set("tool_calls", jinja.NewList(calls))
 	}
 	if m.ToolCallID != "" {
-		dict.Set("tool_call_id", jinja.NewString(m.ToolCallID))
+		dict.Set("tool_call_id", v.text(m.ToolCallID))
 	}
 	if m.Name != "" {
-		dict.Set("name", jinja.NewString(m.Name))
+		dict.Set("name", v.text(m.Name))
 	}
 	return value, v.fields(dict, m.Fields)
 }
@@ -210,11 +194,11 @@ func (v *values) message(m Message, verbatim bool) (jinja.Value, error) {
 func (v *values) toolCall(c ToolCall, verbatim bool) (jinja.Value, error) {
 	call, function := jinja.NewDict(), jinja.NewDict()
 	if c.ID != "" {
-		call.AsDict().Set("id", jinja.NewString(c.ID))
+		call.AsDict().Set("id", v.text(c.ID))
 	}
 	call.AsDict().Set("type", jinja.NewString("function"))
 	call.AsDict().Set("function", function)
-	function.AsDict().Set("name", jinja.NewString(c.Name))
+	function.AsDict().Set("name", v.text(c.Name))
 	if c.Arguments == nil {
 		return call, nil
 	}
