@@ -173,7 +173,14 @@ func try(path string, log *slog.Logger) (version string, err error) {
 		}
 		prepareCUDA(path, log)
 	}
-	if err := mlxc.Load(path); err != nil {
+	// The library finds libmlx beside itself, which must be beside the file, not beside a link to it.
+	real := path
+	if filepath.IsAbs(path) {
+		if real, err = filepath.EvalSymlinks(path); err != nil {
+			return "", err
+		}
+	}
+	if err := mlxc.Load(real); err != nil {
 		if errors.Is(err, mlxc.ErrSymbol) {
 			name := strings.TrimPrefix(err.Error(), mlxc.ErrSymbol.Error()+": ")
 			if name == "mlx_compile_cache_new" {

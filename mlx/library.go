@@ -174,18 +174,26 @@ func (l *Library) choose(o *Options) error {
 	return nil
 }
 
-// Close gives the reference back; it waits for a Do that runs. The last Close
-// closes all scopes still open and ends the worker. Closing twice is no error.
+// Close closes the scopes made with this Library and gives the reference back;
+// it waits for a Do that runs, and those that wait fail with [ErrClosed]. The
+// last Close of the process ends the worker. Closing twice is no error.
 // Inside Library.Do it fails with [ErrInsideDo].
 func (l *Library) Close() error {
 	if mlxc.OnWorker() {
 		return fmt.Errorf("%w: Library.Close", ErrInsideDo)
 	}
-	if !l.closed.CompareAndSwap(false, true) {
+	c := l.core
+	// Under the lock, so that NewScope adds no scope after the list below is made.
+	c.mu.Lock()
+	already := l.closed.Swap(true)
+	c.mu.Unlock()
+	if already {
 		return nil
 	}
-	c := l.core
 	_ = c.hop(context.Background(), func() {
+		for _, s := range c.openScopes(l) {
+			s.close(closedByLibrary)
+		}
 		mlxc.FreeStream(l.stream)
 		mlxc.FreeStream(l.files)
 		l.stream, l.files = 0, 0

@@ -20,11 +20,11 @@ var (
 	opSave = newOp("SaveSafetensors", "mlx_array_data_uint8", "")
 )
 
-// fileDtypes are the types of a safetensors file that MLX has. Eight-bit floats
-// arrive as their bytes, Uint8.
+// fileDtypes are the types of a safetensors file that MLX reads. Eight-bit floats
+// arrive as their bytes, Uint8; Float64 it neither reads nor writes.
 var fileDtypes = map[string]Dtype{
 	"BOOL": Bool, "U8": Uint8, "U16": Uint16, "U32": Uint32, "U64": Uint64, "I8": Int8, "I16": Int16, "I32": Int32, "I64": Int64,
-	"F16": Float16, "F32": Float32, "F64": Float64, "BF16": BFloat16, "C64": Complex64, "F8_E4M3": Uint8,
+	"F16": Float16, "F32": Float32, "BF16": BFloat16, "C64": Complex64, "F8_E4M3": Uint8,
 }
 
 // LoadSafetensors gives the arrays of a file by name, and the file's metadata.
@@ -57,7 +57,7 @@ func (s *Scope) load(path string) (map[string]Array, map[string]string, error) {
 	}
 	for name, t := range header.Tensors {
 		if _, ok := fileDtypes[t.Dtype]; !ok {
-			return nil, nil, fmt.Errorf("tensor %q has type %s, which MLX does not know", name, t.Dtype)
+			return nil, nil, fmt.Errorf("tensor %q has type %s, which MLX does not read", name, t.Dtype)
 		}
 		if strings.ContainsRune(name, 0) {
 			return nil, nil, fmt.Errorf("tensor name %q holds a zero byte", name)
@@ -147,8 +147,12 @@ func (s *Scope) save(path string, arrays map[string]Array, metadata map[string]s
 			return fmt.Errorf("array %q: MLX: %s", name, cleanMessage(mlxc.LastError()))
 		}
 		info := a.describe()
+		dtype, ok := fileDtype(info.Dtype)
+		if !ok {
+			return fmt.Errorf("array %q is %v, which MLX does not read from such files; convert with AsType", name, info.Dtype)
+		}
 		list = append(list, safetensors.WriteTensor{
-			Name: name, Dtype: fileDtype(info.Dtype), Shape: info.Shape,
+			Name: name, Dtype: dtype, Shape: info.Shape,
 			Data: unsafe.Slice((*byte)(data), a.NBytes()), // MLX's memory, alive until the arrays are freed
 		})
 	}
@@ -170,11 +174,11 @@ func (s *Scope) save(path string, arrays map[string]Array, metadata map[string]s
 	return os.Rename(tmp, path)
 }
 
-func fileDtype(dt Dtype) string {
+func fileDtype(dt Dtype) (string, bool) {
 	for name, d := range fileDtypes {
 		if d == dt && name != "F8_E4M3" {
-			return name
+			return name, true
 		}
 	}
-	return ""
+	return "", false
 }

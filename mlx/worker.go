@@ -165,21 +165,18 @@ func (c *core) leave() {
 	if !last {
 		return
 	}
-	_ = c.hop(context.Background(), func() {
-		for _, s := range c.openScopes() {
-			s.close(closedByLibrary)
-		}
-	})
 	close(c.jobs)
 	<-c.stopped
 }
 
-func (c *core) openScopes() []*Scope {
+func (c *core) openScopes(l *Library) []*Scope {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	list := make([]*Scope, 0, len(c.scopes))
+	var list []*Scope
 	for s := range c.scopes {
-		list = append(list, s)
+		if s.lib == l {
+			list = append(list, s)
+		}
 	}
 	return list
 }
@@ -229,9 +226,6 @@ func (l *Library) Do(ctx context.Context, f func(s *Scope) error) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if l.closed.Load() {
-			return fmt.Errorf("%w: Library", ErrClosed)
-		}
 		return l.run(f)
 	}
 	if l.closed.Load() || !c.enter() {
@@ -247,6 +241,9 @@ func (l *Library) Do(ctx context.Context, f func(s *Scope) error) error {
 
 // run is Do on the worker.
 func (l *Library) run(f func(s *Scope) error) (err error) {
+	if l.closed.Load() { // also while f waited for its turn
+		return fmt.Errorf("%w: Library", ErrClosed)
+	}
 	c := l.core
 	s := &Scope{lib: l, name: "Do", slots: c.takeSlots()}
 	if c.depth == 0 {
@@ -269,15 +266,15 @@ func (l *Library) run(f func(s *Scope) error) (err error) {
 	return f(s)
 }
 
-// NewScope makes a scope that lives until its Close, or until the last Library
-// is closed: for weights, caches, states. It may be called on any goroutine. On
+// NewScope makes a scope that lives until its Close, or until the Library is
+// closed: for weights, caches, states. It may be called on any goroutine. On
 // a closed Library the scope is closed from the start. The name is for error texts.
 func (l *Library) NewScope(name string) *Scope {
 	s := &Scope{lib: l, name: name}
 	c := l.core
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if l.closed.Load() || c.refs == 0 {
+	if l.closed.Load() {
 		by := closedByLibrary
 		s.closedBy.Store(&by)
 		return s
