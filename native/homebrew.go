@@ -45,6 +45,8 @@ func (a *app) homebrew(ctx context.Context, o options) error {
 		return fmt.Errorf("the mlx-c of Homebrew is %d.%d, %d.%d or newer is needed; bring it up to date with\n\n    brew upgrade mlx-c", found[0], found[1], want[0], want[1])
 	}
 	switch {
+	case o.abi:
+		return a.compareABI(o, filepath.Join(prefix, "include"))
 	case o.dir:
 		fmt.Fprintln(a.stdout, lib)
 	case !o.quiet:

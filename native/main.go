@@ -32,6 +32,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/godflash/godflash/internal/abicheck"
 	"github.com/godflash/godflash/internal/dist"
 )
 
@@ -48,6 +49,7 @@ func main() {
 		files:    embedded,
 		diskFree: diskFree,
 		driver:   nvidiaDriver,
+		abi:      abicheck.Run,
 	}
 	status := a.run(ctx, os.Args[1:])
 	stop()
@@ -62,11 +64,12 @@ type app struct {
 	files          fs.FS                            // pins and shim
 	diskFree       func(dir string) (uint64, error) // bytes a user may write in dir
 	driver         func() (major int, found bool)   // NVIDIA driver; major 0 where unknown
+	abi            func(includeDir string) error    // compares declarations with headers
 }
 
 type options struct {
-	backend                  string
-	check, force, dir, quiet bool
+	backend                       string
+	check, force, dir, abi, quiet bool
 }
 
 // errInterrupted ends a run that was told to stop; it has status 130.
@@ -80,6 +83,7 @@ func (a *app) run(ctx context.Context, args []string) int {
 	flags.BoolVar(&o.check, "check", false, "compare every installed file with its checksum, install nothing")
 	flags.BoolVar(&o.force, "force", false, "install again even if it is installed")
 	flags.BoolVar(&o.dir, "dir", false, "print the path of the installed library, install nothing")
+	flags.BoolVar(&o.abi, "abi", false, "compare package mlx's declarations with the installed mlx-c's headers, install nothing")
 	flags.BoolVar(&o.quiet, "q", false, "print errors only")
 	flags.Usage = func() {
 		fmt.Fprintf(a.stderr, "Installs MLX %s and mlx-c %s for package mlx.\nusage: native [flags]\n", dist.MLXVersion, dist.MLXCVersion)
@@ -130,8 +134,25 @@ func (a *app) do(ctx context.Context, o options) error {
 		return nil
 	case o.check:
 		return a.check(o)
+	case o.abi:
+		include, err := dist.Include(o.backend)
+		if err != nil {
+			return fmt.Errorf("%w; run this command without -abi to install it", err)
+		}
+		return a.compareABI(o, include)
 	}
 	return a.install(ctx, o)
+}
+
+// compareABI compares package mlx's declarations with mlx-c's headers.
+func (a *app) compareABI(o options, include string) error {
+	if err := a.abi(include); err != nil {
+		return err
+	}
+	if !o.quiet {
+		fmt.Fprintf(a.stdout, "package mlx's declarations agree with the headers in %s\n", include)
+	}
+	return nil
 }
 
 // check compares every file of an installation with the manifest.

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -80,6 +81,25 @@ func TestHomebrew(t *testing.T) {
 	require.NoDirExists(t, w.cache)
 }
 
+func TestABI(t *testing.T) {
+	w := newWorld(t)
+	r := w.run("-abi")
+	require.Equal(t, 1, r.status)
+	require.Contains(t, r.stderr, "without -abi")
+	require.Zero(t, w.run().status)
+	w.abi = func(dir string) error {
+		_, err := os.Stat(filepath.Join(dir, "mlx", "c", "mlx.h"))
+		return err
+	}
+	r = w.run("-abi")
+	require.Zero(t, r.status, r.stderr)
+	require.Contains(t, r.stdout, filepath.Join(w.target(), "mlx-c"))
+	w.abi = func(string) error { return errors.New("mlx_add differs") }
+	r = w.run("-abi")
+	require.Equal(t, 1, r.status)
+	require.Contains(t, r.stderr, "mlx_add differs")
+}
+
 func TestFlags(t *testing.T) {
 	w := newWorld(t)
 	for args, want := range map[string]string{
@@ -91,7 +111,7 @@ func TestFlags(t *testing.T) {
 	}
 	r := w.run("-h")
 	require.Zero(t, r.status)
-	for _, want := range []string{"-backend", "-check", "-force", "-dir", "-q", dist.RootEnv} {
+	for _, want := range []string{"-backend", "-check", "-force", "-dir", "-abi", "-q", dist.RootEnv} {
 		require.Contains(t, r.stderr, want)
 	}
 	r = w.run("-dir")

@@ -34,6 +34,7 @@ type world struct {
 	files fstest.MapFS
 	free  uint64
 	nv    int // NVIDIA driver's version; 0 for none
+	abi   func(includeDir string) error
 }
 
 const (
@@ -176,6 +177,7 @@ func (w *world) app(stdout, stderr *lockedBuffer) *app {
 		stdout: stdout, stderr: stderr, goos: "linux", goarch: "amd64", files: w.files,
 		diskFree: func(string) (uint64, error) { return w.free, nil },
 		driver:   func() (int, bool) { return w.nv, w.nv != 0 },
+		abi:      func(dir string) error { return w.abi(dir) },
 	}
 }
 
