@@ -50,6 +50,7 @@ type Engine struct {
 	template *chat.Template
 	noChat   error // why template is nil
 	eos      []int
+	controls []string // special tokens, which messages may not spell
 	opts     Options
 	info     Info
 
@@ -197,6 +198,11 @@ func (e *Engine) loadText(dir string, cfg *qwen.Config) error {
 	e.eos = slices.Concat(cfg.EOSTokenIDs, e.tok.EOS())
 	slices.Sort(e.eos)
 	e.eos = slices.Compact(e.eos)
+	for id := range e.tok.VocabSize() {
+		if token, ok := e.tok.Token(id); ok && e.tok.IsSpecial(id) {
+			e.controls = append(e.controls, token)
+		}
+	}
 	e.template, err = chat.Load(dir)
 	if errors.Is(err, chat.ErrNoTemplate) {
 		e.noChat = err // a base model: text and ids still work

@@ -12,3 +12,6 @@ func (s *Session) InFlight() int { return len(s.decoder.flights) }
 
 // Decoder is the session's sequence.
 func (s *Session) Decoder() *Decoder { return s.decoder }
+
+// PromptIDs are the ids that a request starts from.
+func (e *Engine) PromptIDs(r *Request) ([]int, error) { return e.promptIDs(r) }

@@ -10,6 +10,10 @@ import (
 
 // Request is one generation. Exactly one of Prompt, Messages, Text and IDs is
 // set.
+//
+// In Prompt, System, Messages and Tools the model's special tokens (such as
+// <|im_end|>) are ordinary text: whoever writes a message cannot end his turn
+// and begin another's. In Text they are what they spell.
 type Request struct {
 	// Prompt is a user's turn, rendered by the model's chat template.
 	Prompt string
@@ -143,9 +147,17 @@ func (e *Engine) promptIDs(r *Request) ([]int, error) {
 		}
 		messages = append(messages, chat.Message{Role: "user", Content: r.Prompt})
 	}
-	text, err := e.template.Render(messages, &chat.Options{Tools: r.Tools, AddGenerationPrompt: true, EnableThinking: r.Thinking})
+	segments, err := e.template.RenderSegments(messages, &chat.Options{Tools: r.Tools, AddGenerationPrompt: true, EnableThinking: r.Thinking}, e.controls)
 	if err != nil {
 		return nil, err
 	}
-	return e.tok.Encode(text), nil
+	var ids []int
+	for _, segment := range segments {
+		if segment.Literal {
+			ids = append(ids, e.tok.EncodeOrdinary(segment.Text)...)
+		} else {
+			ids = append(ids, e.tok.Encode(segment.Text)...)
+		}
+	}
+	return ids, nil
 }
