@@ -28,6 +28,18 @@ var (
 	saysNothingFound = regexp.MustCompile(`(?i)\(from versions: none\)|no matching distribution`)
 )
 
+// fetchError is a failure to get pinned files from outside.
+type fetchError struct {
+	what string // in the plural
+	err  error
+}
+
+func (e *fetchError) Error() string { return fmt.Sprintf("%s could not be fetched: %v", e.what, e.err) }
+func (e *fetchError) Unwrap() error { return e.err }
+
+// retry is what pip puts before the reason when it tries again.
+var retry = regexp.MustCompile(`^(WARNING: Retrying .* after connection broken by |warning: spurious network error \(.*?\): )`)
+
 // explain turns an error into the message for the user: what happened, where,
 // and what to do. Programs' last lines and the place of the log are added.
 func (in *installation) explain(err error) error {
@@ -53,16 +65,19 @@ func (in *installation) explain(err error) error {
 	case failed == nil:
 		return err
 	}
-	var message string
-	switch {
-	case saysBadHash.MatchString(output):
-		message = fmt.Sprintf("%v: a download does not have the pinned SHA-256, so it was not used (%s); run the same command again, and if it stays so look at the proxy or mirror in between", err, telling(output, saysBadHash))
-	case saysNetwork.MatchString(output):
-		message = fmt.Sprintf("%v: could not be fetched: %s; check the network or proxy, then run the same command again", err, telling(output, saysNetwork))
-	case saysNothingFound.MatchString(output):
-		message = fmt.Sprintf("%v: could not be fetched: %s; check the network or proxy and which package index pip is set to, then run the same command again", err, telling(output, saysNothingFound))
-	default:
-		message = fmt.Sprintf("%v", err)
+	message := err.Error()
+	var fetch *fetchError
+	if errors.As(err, &fetch) {
+		const again = "then run the same command again"
+		switch {
+		case saysBadHash.MatchString(output):
+			message = fmt.Sprintf("%s were downloaded, but do not have the pinned SHA-256 and are not used: %s; %s, and if it stays so look at the proxy or mirror in between",
+				fetch.what, telling(output, saysBadHash), strings.TrimPrefix(again, "then "))
+		case saysNetwork.MatchString(output):
+			message = fmt.Sprintf("%s could not be fetched: %s; check the network or proxy, %s", fetch.what, telling(output, saysNetwork), again)
+		case saysNothingFound.MatchString(output):
+			message = fmt.Sprintf("%s could not be fetched: %s; check the network or proxy and which package index pip is set to, %s", fetch.what, telling(output, saysNothingFound), again)
+		}
 	}
 	for _, line := range failed.lines(12) {
 		message += "\n    | " + line
@@ -74,7 +89,7 @@ func (in *installation) explain(err error) error {
 func telling(output string, pattern *regexp.Regexp) string {
 	for line := range strings.Lines(output) {
 		if pattern.MatchString(line) {
-			line = strings.TrimSpace(line)
+			line = retry.ReplaceAllString(strings.TrimSpace(line), "")
 			if r := []rune(line); len(r) > 300 {
 				line = string(r[:300]) + "…"
 			}

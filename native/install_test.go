@@ -205,7 +205,8 @@ func TestFailures(t *testing.T) {
 			},
 			[]string{"0 files in place of 1"},
 		},
-		{"cargo: no network", cargo("error: failed to download from registry\nCaused by:\n  [6] Could not resolve hostname"), []string{"could not be fetched", again, "| error: failed to download"}},
+		{"cargo: no network", cargo("error: failed to download from registry\nCaused by:\n  [6] Could not resolve hostname"), []string{"mlx-c's sources could not be fetched: ", again, "| error: failed to download"}},
+		{"cargo: retries", cargo("warning: spurious network error (3 tries remaining): [7] Could not connect to server"), []string{"could not be fetched: [7] Could not connect to server; check"}},
 		{"cargo: wrong hash", cargo("error: failed to verify the checksum of `mlx-sys v0.7.0`"), []string{"pinned SHA-256", "mlx-sys v0.7.0"}},
 		{"cargo: not the crate", func(w *world) { w.script("cargo", `echo 'cargo 1.75.0'`) }, []string{"does not name mlx-sys 0.7.0"}},
 		{

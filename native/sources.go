@@ -39,19 +39,19 @@ func (in *installation) fetchSources(ctx context.Context, t *toolset) (string, e
 	}
 	cargo := in.runner.with(t.cargoEnv...)
 	if _, err := cargo.execute(ctx, dir, t.cargo, "fetch", "--locked"); err != nil {
-		return "", fmt.Errorf("mlx-c's sources: %w", err)
+		return "", &fetchError{"mlx-c's sources", err}
 	}
 	out, err := cargo.execute(ctx, dir, t.cargo, "metadata", "--locked", "--offline", "--format-version", "1")
 	if err != nil {
-		return "", fmt.Errorf("mlx-c's sources: %w", err)
+		return "", fmt.Errorf("find mlx-c's sources: %w", err)
 	}
 	from, err := crateFolder(out)
 	if err != nil {
-		return "", fmt.Errorf("mlx-c's sources: %w", err)
+		return "", fmt.Errorf("find mlx-c's sources: %w", err)
 	}
 	to := filepath.Join(in.work, "mlx-c")
 	if err := in.copySources(filepath.Join(from, filepath.FromSlash(sourceFolder)), to); err != nil {
-		return "", fmt.Errorf("mlx-c's sources: %w", err)
+		return "", fmt.Errorf("find mlx-c's sources: %w", err)
 	}
 	return to, nil
 }

@@ -62,14 +62,14 @@ func (in *installation) download(ctx context.Context, t *toolset) ([]string, err
 	_, err = in.execute(ctx, in.work, t.pip[0], args...)
 	stop()
 	if err != nil {
-		return nil, fmt.Errorf("MLX's wheels: %w", err)
+		return nil, &fetchError{"MLX's wheels", err}
 	}
 	wheels, err := filepath.Glob(filepath.Join(dir, "*.whl"))
 	if err != nil {
 		return nil, err
 	}
 	if want := len(pinnedPackage.FindAll(pins, -1)); len(wheels) != want {
-		return nil, fmt.Errorf("MLX's wheels: pip left %d files in place of %d", len(wheels), want)
+		return nil, fmt.Errorf("download MLX's wheels: pip left %d files in place of %d", len(wheels), want)
 	}
 	for _, wheel := range wheels {
 		if err := checkPinned(wheel, pins); err != nil {

@@ -205,8 +205,9 @@ static __thread struct {
 static inline ptrdiff_t gf_min(ptrdiff_t a, ptrdiff_t b) { return a < b ? a : b; }
 
 /* Copies n columns of kc rows, brs apart, to rows of GF_NR floats, with zeros up
- * to a multiple of 16. */
-static void gf_copy(ptrdiff_t kc, ptrdiff_t n, const float *b, ptrdiff_t brs, float *out) {
+ * to a whole vector. */
+static void gf_copy(ptrdiff_t kc, ptrdiff_t n, const float *b, ptrdiff_t brs, float *out, int width) {
+	const ptrdiff_t zeros = -n & (width - 1);
 	if (n == GF_NR) {
 		for (ptrdiff_t k = 0; k < kc; k++)
 			memcpy(out + k * GF_NR, b + k * brs, GF_NR * sizeof *out);
@@ -215,7 +216,7 @@ static void gf_copy(ptrdiff_t kc, ptrdiff_t n, const float *b, ptrdiff_t brs, fl
 	for (ptrdiff_t k = 0; k < kc; k++) {
 		float *row = out + k * GF_NR;
 		memcpy(row, b + k * brs, (size_t)n * sizeof *out);
-		memset(row + n, 0, (size_t)(-n & 15) * sizeof *out);
+		memset(row + n, 0, (size_t)zeros * sizeof *out);
 	}
 }
 
@@ -239,8 +240,8 @@ static void gf_multiply(const gf_kernels *kernels, ptrdiff_t M, ptrdiff_t N, ptr
 	const int width = kernels->width;
 	const ptrdiff_t mc = gf_min(M, GF_MC);
 	/* Along the rows of B with few rows of A, so that memory streams; else as the caches like it. */
-	const ptrdiff_t kc_max = rows && M <= 48 && N > 4 * GF_NR ? 64 : GF_KC;
-	const ptrdiff_t nc_max = !rows && M <= GF_MR ? GF_NR : gf_min(GF_SUMS / mc / GF_NR * GF_NR, 4096);
+	const ptrdiff_t kc_max = rows && M <= 48 && N > 4 * GF_NR ? 64 : (ptrdiff_t)GF_KC;
+	const ptrdiff_t nc_max = !rows && M <= GF_MR ? (ptrdiff_t)GF_NR : gf_min(GF_SUMS / mc / GF_NR * GF_NR, 4096);
 	float *const sums = gf_scratch.sums;
 
 	for (ptrdiff_t i0 = 0; i0 < M; i0 += mc) {
@@ -272,10 +273,10 @@ static void gf_multiply(const gf_kernels *kernels, ptrdiff_t M, ptrdiff_t N, ptr
 					if (in_place) {
 						whole = n - n % width;
 						if (whole < n)
-							gf_copy(kc, n - whole, bp + whole, brs, gf_scratch.b + whole);
+							gf_copy(kc, n - whole, bp + whole, brs, gf_scratch.b + whole, width);
 					} else {
 						if (rows)
-							gf_copy(kc, n, bp, brs, gf_scratch.b);
+							gf_copy(kc, n, bp, brs, gf_scratch.b, width);
 						else
 							kernels->transpose(kc, n, bp, bcs, gf_scratch.b);
 						bp = gf_scratch.b;
@@ -522,7 +523,7 @@ GF_TARGET static void GF_FN(transpose)(ptrdiff_t kc, ptrdiff_t n, const float *b
 	for (; j < n; j++)
 		for (ptrdiff_t k = 0; k < kc; k++)
 			out[k * GF_NR + j] = b[j * bcs + k];
-	for (; j % 16; j++)
+	for (; j % GF_V; j++)
 		for (ptrdiff_t k = 0; k < kc; k++)
 			out[k * GF_NR + j] = 0;
 }
