@@ -54,3 +54,7 @@ func (d Dtype) Size() int {
 func (d Dtype) IsFloat() bool {
 	return d == Float16 || d == Float32 || d == Float64 || d == BFloat16
 }
+
+func (d Dtype) isInteger() bool { return d >= Uint8 && d <= Int64 }
+
+func (d Dtype) isSigned() bool { return d >= Int8 && d <= Int64 }

@@ -24,10 +24,8 @@ import (
 // binary again, which opens a library and prints what came of it.
 const childEnv = "GODFLASH_TEST_CHILD"
 
-func TestChild(t *testing.T) {
-	switch os.Getenv(childEnv) {
-	case "":
-		t.Skip("a child process of other tests")
+func child(what string) {
+	switch what {
 	case "open":
 		opts := &mlx.Options{Path: os.Getenv("CHILD_PATH"), Backend: os.Getenv("CHILD_BACKEND")}
 		if os.Getenv("CHILD_LOG") != "" {
@@ -59,10 +57,10 @@ func TestChild(t *testing.T) {
 	}
 }
 
-// child runs TestChild with the given environment and gives its output.
-func child(t *testing.T, what string, env ...string) string {
+// runChild runs child in a process with the given environment and gives its output.
+func runChild(t *testing.T, what string, env ...string) string {
 	t.Helper()
-	cmd := exec.Command(os.Args[0], "-test.run=^TestChild$", "-test.v")
+	cmd := exec.Command(os.Args[0])
 	for _, kv := range os.Environ() {
 		if !strings.HasPrefix(kv, mlx.LibraryEnv+"=") || what == "errors" {
 			cmd.Env = append(cmd.Env, kv)
@@ -78,7 +76,7 @@ func child(t *testing.T, what string, env ...string) string {
 // The default handler of mlx-c prints and ends the process; ours must be in place for all of these.
 func TestErrorsNeverEndTheProcess(t *testing.T) {
 	open(t)
-	out := child(t, "errors")
+	out := runChild(t, "errors")
 	for _, want := range []string{
 		"mlx: MatMul(float32[2,3], float32[2,3]): ",
 		`mlx: LoadSafetensors("/no/such/file.safetensors"): `,
@@ -156,7 +154,7 @@ func TestLibraryThatDoesNotFit(t *testing.T) {
 		"one lacking":   {stub(t, "mlx_fast_rope_dynamic", "0.32.2"), "notfound=false version=true", []string{"lacks mlx_fast_rope_dynamic"}},
 		"old MLX":       {stub(t, "", "0.31.9"), "notfound=false version=true", []string{"it runs on MLX 0.31.9"}},
 	} {
-		out := child(t, "open", "CHILD_PATH="+c.path)
+		out := runChild(t, "open", "CHILD_PATH="+c.path)
 		require.Contains(t, out, c.kind, name)
 		for _, s := range c.says {
 			require.Contains(t, out, s, name)
@@ -181,12 +179,12 @@ func TestSearchOrder(t *testing.T) {
 	bad := filepath.Join(t.TempDir(), "bad.so")
 	require.NoError(t, os.WriteFile(bad, nil, 0o600))
 
-	out := child(t, "open", mlx.LibraryEnv+"="+bad)
+	out := runChild(t, "open", mlx.LibraryEnv+"="+bad)
 	require.Contains(t, out, bad+" (MLXC_LIBRARY): the file is empty", "what the user names is not passed over")
 	require.Equal(t, 1, strings.Count(out, "\n  "), "one place only:\n%s", out)
 
 	// Nowhere: every place is listed, in order.
-	out = child(t, "open", "GODFLASH_CACHE="+cache, "CHILD_BACKEND=cuda13", "LD_LIBRARY_PATH=")
+	out = runChild(t, "open", "GODFLASH_CACHE="+cache, "CHILD_BACKEND=cuda13", "LD_LIBRARY_PATH=")
 	last := -1
 	for _, place := range []string{
 		filepath.Join(filepath.Dir(os.Args[0]), "libmlxc.so") + " (beside the program)",
@@ -199,7 +197,7 @@ func TestSearchOrder(t *testing.T) {
 		require.Greater(t, at, last, "%s in\n%s", place, out)
 		last = at
 	}
-	require.Contains(t, child(t, "open", "CHILD_BACKEND=rocm"), `Options.Backend "rocm" is not known; there are cpu, cuda13`)
+	require.Contains(t, runChild(t, "open", "CHILD_BACKEND=rocm"), `Options.Backend "rocm" is not known; there are cpu, cuda13`)
 }
 
 // Places that the user did not name are passed over with a warning when they hold something unusable.
@@ -218,7 +216,7 @@ func TestUnusableInstallIsPassedOver(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "bin", "libmlxc.so"), nil, 0o600))
 	require.NoError(t, os.Symlink(lib.Path(), filepath.Join(dir, "lib", "libmlxc.so")))
 
-	cmd := exec.Command(exe, "-test.run=^TestChild$", "-test.v")
+	cmd := exec.Command(exe)
 	cmd.Env = append(os.Environ(), childEnv+"=open", mlx.LibraryEnv+"=", "CHILD_LOG=1")
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, string(out))
@@ -228,7 +226,7 @@ func TestUnusableInstallIsPassedOver(t *testing.T) {
 
 func TestSilentByDefault(t *testing.T) {
 	lib := open(t)
-	out := child(t, "open", "CHILD_PATH="+lib.Path())
+	out := runChild(t, "open", "CHILD_PATH="+lib.Path())
 	require.NotContains(t, out, "level=")
 	require.Contains(t, out, "opened ")
 }

@@ -85,11 +85,51 @@ func (s *Scope) Mul(a, b Array) Array { return s.binary(opMul, a, b) }
 // Div is a/b; integers become Float32, elementwise with broadcasting. (mlx_divide)
 func (s *Scope) Div(a, b Array) Array { return s.binary(opDiv, a, b) }
 
-// FloorDiv is a/b rounded down; for integers towards zero, elementwise with broadcasting. (mlx_floor_divide)
-func (s *Scope) FloorDiv(a, b Array) Array { return s.binary(opFloorDiv, a, b) }
+// FloorDiv is a/b rounded down, for integers towards zero, elementwise with
+// broadcasting. An integer divided by 0 is 0. (mlx_floor_divide)
+func (s *Scope) FloorDiv(a, b Array) Array { return s.divide(opFloorDiv, a, b) }
 
-// Remainder is the remainder of a/b with the sign of b, elementwise with broadcasting. (mlx_remainder)
-func (s *Scope) Remainder(a, b Array) Array { return s.binary(opRemainder, a, b) }
+// Remainder is the remainder of a/b with the sign of b, elementwise with
+// broadcasting. The remainder of an integer and 0 is 0. (mlx_remainder)
+func (s *Scope) Remainder(a, b Array) Array { return s.divide(opRemainder, a, b) }
+
+// divide calls MLX directly where it can. On the CPU MLX divides integers by the
+// processor's instruction, which ends the process for a divisor of 0, and for
+// the smallest number divided by -1; these divisors are replaced and their
+// results filled in.
+func (s *Scope) divide(o op, a, b Array) Array {
+	if s.lib.device != DeviceCPU || !s.begin(o) || !a.Valid() || !b.Valid() || !mlxc.OnWorker() ||
+		!a.Dtype().isInteger() || !b.Dtype().isInteger() {
+		return s.binary(o, a, b)
+	}
+	t := Scope{lib: s.lib, name: s.name} // for the steps between
+	defer t.close(closedByClose)
+	zero := t.Scalar(0, Int32)
+	byZero := t.Equal(b, zero)
+	special := byZero
+	byMinusOne := Array{}
+	if b.Dtype().isSigned() {
+		byMinusOne = t.Equal(b, t.Scalar(-1, Int32))
+		special = t.LogicalOr(byZero, byMinusOne)
+	}
+	safe := t.Where(special, t.Scalar(1, b.Dtype()), b)
+	r := t.binary(o, a, safe)
+	if err := t.Err(); err != nil {
+		s.Fail(err)
+		return Array{}
+	}
+	dt := r.Dtype()
+	r = t.Where(special, t.AsType(zero, dt), r)
+	if o == opFloorDiv && byMinusOne.Valid() {
+		r = t.Where(byMinusOne, t.Neg(t.AsType(a, dt)), r)
+	}
+	if err := t.Err(); err != nil {
+		s.Fail(err)
+		return Array{}
+	}
+	r.made = o
+	return s.Move(r)
+}
 
 // Power is a^b, elementwise with broadcasting. (mlx_power)
 func (s *Scope) Power(a, b Array) Array { return s.binary(opPower, a, b) }

@@ -90,16 +90,19 @@ func (s *Scope) Argmin(a Array, axis int, keepDims bool) Array {
 	return s.withIntBool(opArgmin, a, axis, keepDims, "axis")
 }
 
-// CumSum is the running sum along an axis, each element included, in a's shape. (mlx_cumsum_axis)
+// CumSum is the running sum along an axis, each element included, in a's shape. An empty array
+// is an error. (mlx_cumsum_axis)
 func (s *Scope) CumSum(a Array, axis int) Array { return s.scan(opCumSum, a, axis) }
 
-// CumProd is the running product along an axis, each element included, in a's shape. (mlx_cumprod_axis)
+// CumProd is the running product along an axis, each element included, in a's shape. An
+// empty array is an error. (mlx_cumprod_axis)
 func (s *Scope) CumProd(a Array, axis int) Array { return s.scan(opCumProd, a, axis) }
 
-// Sort sorts ascending along an axis. (mlx_sort_axis)
+// Sort sorts ascending along an axis. An empty array is an error. (mlx_sort_axis)
 func (s *Scope) Sort(a Array, axis int) Array { return s.withInt(opSort, a, axis, "axis") }
 
-// Argsort is the indices, Uint32, that sort ascending along an axis. (mlx_argsort_axis)
+// Argsort is the indices, Uint32, that sort ascending along an axis. An empty
+// array is an error. (mlx_argsort_axis)
 func (s *Scope) Argsort(a Array, axis int) Array { return s.withInt(opArgsort, a, axis, "axis") }
 
 // Argpartition is indices, Uint32, such that along the axis place kth holds what

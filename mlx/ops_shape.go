@@ -25,6 +25,11 @@ var (
 // Reshape gives the elements, in row-major order, another shape; one length may
 // be -1 and is then worked out. (mlx_reshape)
 func (s *Scope) Reshape(a Array, shape ...int) Array {
+	for _, d := range shape {
+		if d < -1 && s.begin(opReshape) { // MLX would make an array of negative lengths
+			return s.refuse(opReshape, "impossible shape", "shape "+formatInts(shape), a)
+		}
+	}
 	return s.withInts(opReshape, a, shape, "shape")
 }
 
@@ -60,6 +65,9 @@ func (s *Scope) Squeeze(a Array, axes ...int) Array {
 
 // BroadcastTo repeats a, without copying, to a shape it can be broadcast to. (mlx_broadcast_to)
 func (s *Scope) BroadcastTo(a Array, shape ...int) Array {
+	if _, ok := product(shape); !ok && s.begin(opBroadcastTo) { // MLX would let the number of elements overflow
+		return s.refuse(opBroadcastTo, "impossible shape", "shape "+formatInts(shape), a)
+	}
 	return s.withInts(opBroadcastTo, a, shape, "shape")
 }
 

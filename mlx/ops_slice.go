@@ -59,7 +59,7 @@ func (s *Scope) SliceAxis(a Array, axis, start, stop int) Array {
 // SliceDynamic is a slice whose start is data: start holds, as integers of shape
 // [len(axes)], the first index along each of axes; other axes start at 0. size
 // is the whole shape of the result, one length per axis of a. A start that would
-// run over the end is not checked. (mlx_slice_dynamic)
+// run over the end is not checked: other memory is read, or the process ends. (mlx_slice_dynamic)
 func (s *Scope) SliceDynamic(a, start Array, axes, size []int) Array {
 	if !s.begin(opSliceDynamic) {
 		return Array{}
@@ -70,8 +70,8 @@ func (s *Scope) SliceDynamic(a, start Array, axes, size []int) Array {
 	}
 	ax, ok1 := pack(axes)
 	sz, ok2 := pack(size)
-	if !ok1 || !ok2 {
-		return s.refuse(opSliceDynamic, limitText, "axes "+formatInts(axes)+", size "+formatInts(size), a, start)
+	if _, ok := product(size); !ok1 || !ok2 || !ok {
+		return s.refuse(opSliceDynamic, "impossible size or axes", "axes "+formatInts(axes)+", size "+formatInts(size), a, start)
 	}
 	h := mlxc.SliceDynamic(x, at, ax, sz, s.lib.stream)
 	if h <= mlxc.OffWorker {
@@ -104,8 +104,9 @@ func (s *Scope) SliceUpdate(dst, src Array, start, stop []int) Array {
 }
 
 // SliceUpdateDynamic is SliceUpdate with a start that is data, as in
-// [Scope.SliceDynamic]; the part has src's shape. A start that would run over
-// the end is not checked. (mlx_slice_update_dynamic)
+// [Scope.SliceDynamic]. src has as many axes as dst and is no longer along any;
+// the part has src's shape. A start that would run over the end is not checked:
+// other memory is written, or the process ends. (mlx_slice_update_dynamic)
 func (s *Scope) SliceUpdateDynamic(dst, src, start Array, axes []int) Array {
 	if !s.begin(opSliceUpdateDynamic) {
 		return Array{}
@@ -127,7 +128,7 @@ func (s *Scope) SliceUpdateDynamic(dst, src, start Array, axes []int) Array {
 
 // Take picks slices of a along an axis by the integers of idx: the axis is
 // replaced by idx's shape. Indices count from the end when negative and are not
-// checked: one that is out of range reads other memory. (mlx_take_axis)
+// checked: one that is out of range reads other memory, or ends the process. (mlx_take_axis)
 func (s *Scope) Take(a, idx Array, axis int) Array { return s.binaryInt(opTake, a, idx, axis, "axis") }
 
 // TakeAlong picks elements along an axis by the integers of idx, which has the

@@ -171,6 +171,25 @@ func TestElementwise(t *testing.T) {
 		}, mlx.Float32, []int{2}, []float64{3, -4}},
 		{"floor div of integers", func(s *mlx.Scope) mlx.Array { return s.FloorDiv(ints(s, 7, 8), ints(s, 2, 2)) }, mlx.Int32, []int{2}, []float64{3, 4}},
 		{"remainder", func(s *mlx.Scope) mlx.Array { return s.Remainder(ints(s, 7, -7, 7), ints(s, 3, 3, -3)) }, mlx.Int32, []int{3}, []float64{1, 2, -2}},
+		// These divisions would end the process on the CPU if MLX made them.
+		{"floor div by 0 and -1", func(s *mlx.Scope) mlx.Array {
+			return s.FloorDiv(ints(s, 7, 7, -7, math.MinInt32), ints(s, 0, -1, 2, -1))
+		}, mlx.Int32, []int{4}, []float64{0, -7, -3, math.MinInt32}},
+		{"floor div, wider", func(s *mlx.Scope) mlx.Array {
+			return s.FloorDiv(mlx.FromSlice(s, []int8{-128, 7}), ints(s, -1, 3))
+		}, mlx.Int32, []int{2}, []float64{128, 2}},
+		{"floor div, unsigned", func(s *mlx.Scope) mlx.Array {
+			return s.FloorDiv(mlx.FromSlice(s, []uint32{7, 7}), mlx.FromSlice(s, []uint32{0, 2}))
+		}, mlx.Uint32, []int{2}, []float64{0, 3}},
+		{"remainder of 0 and -1", func(s *mlx.Scope) mlx.Array {
+			return s.Remainder(ints(s, 7, 7, 7, math.MinInt32), ints(s, 0, -1, 4, -1))
+		}, mlx.Int32, []int{4}, []float64{0, 0, 3, 0}},
+		{"remainder, one divisor", func(s *mlx.Scope) mlx.Array {
+			return s.Remainder(ints(s, 7, 8), s.Scalar(4, mlx.Int32))
+		}, mlx.Int32, []int{2}, []float64{3, 0}},
+		{"remainder of floats", func(s *mlx.Scope) mlx.Array {
+			return s.Remainder(f32(s, []int{2}, 7, -7), f32(s, []int{2}, 0, 4))
+		}, mlx.Float32, []int{2}, []float64{nan, 1}},
 		{"broadcast", func(s *mlx.Scope) mlx.Array { return s.Add(f32(s, []int{2, 1}, 1, 2), f32(s, []int{3}, 10, 20, 30)) }, mlx.Float32, []int{2, 3}, []float64{11, 21, 31, 12, 22, 32}},
 		{"promotion", func(s *mlx.Scope) mlx.Array { return s.Mul(ints(s, 2), s.Scalar(1.5, mlx.BFloat16)) }, mlx.BFloat16, []int{1}, []float64{3}},
 		{"clip", func(s *mlx.Scope) mlx.Array { return s.Clip(a(s), s.Scalar(-1, mlx.Float32), s.Scalar(1, mlx.Float32)) }, mlx.Float32, []int{4}, []float64{-1, 0, 0.5, 1}},

@@ -139,7 +139,20 @@ func TestStickyErrors(t *testing.T) {
 		"slice lists":       {func(s *mlx.Scope) mlx.Array { return s.Slice(one(s), []int{0, 0}, []int{1}) }, "start and stop need one number per axis"},
 		"update":            {func(s *mlx.Scope) mlx.Array { return s.SliceUpdate(one(s), one(s), []int{0, 0}, []int{1, 1}) }, "mlx: SliceUpdate(float32[2,3], float32[2,3]; start [0,0], stop [1,1]): "},
 		"topk":              {func(s *mlx.Scope) mlx.Array { return s.TopK(one(s), 4, 1) }, "mlx: TopK(float32[2,3]; k 4, axis 1): "},
-		"rope dims":         {func(s *mlx.Scope) mlx.Array { return s.RoPE(one(s), mlx.RoPEOptions{Dims: 3}, 0) }, "Dims must be positive and even"},
+		"sort of nothing":   {func(s *mlx.Scope) mlx.Array { return s.Sort(s.Zeros(mlx.Int32, 0), 0) }, "mlx: Sort(int32[0]; axis 0): the array is empty"},
+		"sum of nothing":    {func(s *mlx.Scope) mlx.Array { return s.CumSum(s.Zeros(mlx.Int32, 2, 0), 0) }, "mlx: CumSum(int32[2,0]; axis 0): the array is empty"},
+		"no kernel": {func(s *mlx.Scope) mlx.Array {
+			return s.Conv1d(s.Ones(mlx.Float32, 1, 4, 1), s.Ones(mlx.Float32, 1, 0, 1), mlx.Conv1dOptions{})
+		}, "the array is empty"},
+		"negative reshape": {func(s *mlx.Scope) mlx.Array { return s.Reshape(s.Ones(mlx.Int32, 4), -2, -2) }, "mlx: Reshape(int32[4]; shape [-2,-2]): impossible shape"},
+		"huge broadcast": {func(s *mlx.Scope) mlx.Array {
+			return s.BroadcastTo(one(s), math.MaxInt32, math.MaxInt32, math.MaxInt32, 2, 3)
+		}, "impossible shape"},
+		"negative size": {func(s *mlx.Scope) mlx.Array {
+			return s.SliceDynamic(s.Ones(mlx.Int32, 4), ints(s, 0), []int{0}, []int{-1})
+		}, "impossible size or axes"},
+		"floor division": {func(s *mlx.Scope) mlx.Array { return s.FloorDiv(ints(s, 1, 2), ints(s, 1, 2, 3)) }, "mlx: FloorDiv(int32[2], int32[3]): "},
+		"rope dims":      {func(s *mlx.Scope) mlx.Array { return s.RoPE(one(s), mlx.RoPEOptions{Dims: 3}, 0) }, "Dims must be positive and even"},
 		"rope twice": {func(s *mlx.Scope) mlx.Array {
 			return s.RoPE(one(s), mlx.RoPEOptions{Dims: 2, Base: 1, Freqs: one(s)}, 0)
 		}, "Base and Freqs exclude each other"},

@@ -146,7 +146,17 @@ gf_h gf_binary(gf_h fn, gf_h a, gf_h b, gf_h st) { RESULT(CLASS(fn, MLXC_BINARY)
 gf_h gf_ternary(gf_h fn, gf_h a, gf_h b, gf_h c, gf_h st) {
   RESULT(CLASS(fn, MLXC_TERNARY)(&r, A(a), A(b), A(c), S(st)));
 }
-gf_h gf_int(gf_h fn, gf_h a, int i, gf_h st) { RESULT(CLASS(fn, MLXC_INT)(&r, A(a), i, S(st))); }
+
+// Sorting and running sums divide by the size on the CPU, which ends the process when it is 0.
+static int empty(gf_h a) {
+  if (p_mlx_array_size(A(a)) != 0) return 0;
+  snprintf(tls_error, sizeof tls_error, "the array is empty");
+  return 1;
+}
+
+gf_h gf_int(gf_h fn, gf_h a, int i, gf_h st) {
+  RESULT(empty(a) ? 1 : CLASS(fn, MLXC_INT)(&r, A(a), i, S(st)));
+}
 gf_h gf_int2(gf_h fn, gf_h a, int i, int j, gf_h st) { RESULT(CLASS(fn, MLXC_INT2)(&r, A(a), i, j, S(st))); }
 gf_h gf_bool(gf_h fn, gf_h a, int b, gf_h st) { RESULT(CLASS(fn, MLXC_BOOL)(&r, A(a), b != 0, S(st))); }
 gf_h gf_int_bool(gf_h fn, gf_h a, int i, int b, gf_h st) {
@@ -166,7 +176,7 @@ gf_h gf_binary_bool(gf_h fn, gf_h a, gf_h b, int i, gf_h st) {
   RESULT(CLASS(fn, MLXC_BINARY_BOOL)(&r, A(a), A(b), i != 0, S(st)));
 }
 gf_h gf_scan(gf_h fn, gf_h a, int axis, gf_h st) {
-  RESULT(CLASS(fn, MLXC_SCAN)(&r, A(a), axis, false, true, (mlx_optional_dtype){MLX_BOOL, false}, S(st)));
+  RESULT(empty(a) ? 1 : CLASS(fn, MLXC_SCAN)(&r, A(a), axis, false, true, (mlx_optional_dtype){MLX_BOOL, false}, S(st)));
 }
 gf_h gf_fill(gf_h fn, gf_ints shape, int dt, gf_h st) {
   RESULT(CLASS(fn, MLXC_FILL)(&r, shape.v, (size_t)shape.n, (mlx_dtype)dt, S(st)));
@@ -241,7 +251,8 @@ gf_h gf_addmm(gf_h c, gf_h a, gf_h b, float alpha, float beta, gf_h st) {
   RESULT(p_mlx_addmm(&r, A(c), A(a), A(b), alpha, beta, S(st)));
 }
 gf_h gf_conv1d(gf_h x, gf_h w, int stride, int padding, int dilation, int groups, gf_h st) {
-  RESULT(p_mlx_conv1d(&r, A(x), A(w), stride, padding, dilation, groups, S(st)));
+  // A kernel of length 0 reaches BLAS as an illegal size, and BLAS ends the process.
+  RESULT(empty(w) ? 1 : p_mlx_conv1d(&r, A(x), A(w), stride, padding, dilation, groups, S(st)));
 }
 gf_h gf_rms_norm(gf_h x, gf_h w, float eps, gf_h st) { RESULT(p_mlx_fast_rms_norm(&r, A(x), A(w), eps, S(st))); }
 gf_h gf_layer_norm(gf_h x, gf_h w, gf_h b, float eps, gf_h st) {
