@@ -40,7 +40,8 @@
  * must be off and -ffast-math must not be given: all fused operations are
  * written out. No -m option is needed: on x86-64 the instruction set is chosen
  * at run time. The file includes itself once per instruction set, by its name.
- * -DGF_TEST exports the choice of the instruction set to the tests.
+ * For tests, -DGF_TEST exports the choice of the instruction set and
+ * -DGF_PORTABLE leaves all but the portable code out.
  */
 
 #ifndef GF_ISA
@@ -48,9 +49,11 @@
 #include <stddef.h>
 #include <string.h>
 
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(GF_PORTABLE)
+#define GF_X86 1
 #include <immintrin.h>
-#elif defined(__aarch64__)
+#elif defined(__aarch64__) && !defined(GF_PORTABLE)
+#define GF_NEON 1
 #include <arm_neon.h>
 #endif
 
@@ -100,7 +103,7 @@ typedef struct {
 
 /* ---- instruction sets -------------------------------------------------- */
 
-#if defined(__x86_64__)
+#ifdef GF_X86
 
 #define GF_ISA avx512
 #define GF_TARGET __attribute__((target("avx512f,avx2,fma")))
@@ -128,7 +131,7 @@ typedef struct {
 #define GF_NV(mr) ((mr) == 1 ? 8 : (mr) <= 3 ? 4 : 2)
 #include "sgemm.c"
 
-#elif defined(__aarch64__)
+#elif defined(GF_NEON)
 
 #define GF_ISA neon
 #define GF_TARGET
@@ -160,16 +163,16 @@ typedef struct {
 #include "sgemm.c"
 
 static const gf_kernels *const gf_all[] = {
-#if defined(__x86_64__)
+#ifdef GF_X86
 	&gf_kernels_avx512, &gf_kernels_avx2,
-#elif defined(__aarch64__)
+#elif defined(GF_NEON)
 	&gf_kernels_neon,
 #endif
 	&gf_kernels_portable,
 };
 
 static int gf_supported(const gf_kernels *kernels) {
-#if defined(__x86_64__)
+#ifdef GF_X86
 	__builtin_cpu_init();
 	if (kernels == &gf_kernels_avx512)
 		return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
