@@ -15,6 +15,11 @@
 // bad model. Settings that act on batches only (truncation, padding) and the
 // post-processor ByteLevel, which moves offsets only, have no effect here.
 //
-// Time is linear in the length of the text but for the merging of one very long
-// word, which takes n log n steps.
+// Time is linear in the length of the text, but for the merging of one very long
+// word, which takes n log n steps, and the search for added tokens, which takes
+// at most the length of the longest one at each place where one could begin.
+//
+// Ids were compared with tokenizers 0.23.3 (Python): the golden files of the
+// test data, every code point of Unicode in several surroundings, and the real
+// vocabularies of Qwen3 and Qwen3.6.
 package tokenizer

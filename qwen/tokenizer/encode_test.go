@@ -181,7 +181,7 @@ func TestEncodeInvalidUTF8(t *testing.T) {
 // Long texts must take linear work (n log n for one long word): a quadratic step
 // anywhere would take hours, not fail an assertion.
 func TestLongTexts(t *testing.T) {
-	const megabyte, short = 1 << 20, 1 << 17
+	const megabyte, short = 1 << 20, 1 << 15
 	for _, c := range []struct {
 		name, unit string
 		size       int

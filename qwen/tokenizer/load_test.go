@@ -197,7 +197,7 @@ func TestMalformed(t *testing.T) {
 		"vocabulary is a list":    {func(d definition) { d.at("model")["vocab"] = []any{"a"} }, "vocab"},
 		"a byte is missing":       {func(d definition) { delete(vocabulary(d), "Ġ") }, "byte 0x20"},
 		"negative id":             {func(d definition) { vocabulary(d)["ab"] = -1 }, "-1"},
-		"huge id":                 {func(d definition) { vocabulary(d)["ab"] = 1 << 31 }, "2147483648"},
+		"huge id":                 {func(d definition) { vocabulary(d)["ab"] = int64(1 << 31) }, "2147483648"},
 		"enormous id":             {func(d definition) { vocabulary(d)["ab"] = json.Number("1e300") }, "1e300"},
 		"fractional id":           {func(d definition) { vocabulary(d)["ab"] = 1.5 }, "1.5"},
 		"id is a text":            {func(d definition) { vocabulary(d)["ab"] = "7" }, "ab"},
@@ -216,7 +216,7 @@ func TestMalformed(t *testing.T) {
 		"added token twice":       {func(d definition) { d.add(263, "<think>") }, "<think>"},
 		"added id twice":          {func(d definition) { d.add(262, "<x>") }, "262"},
 		"added negative id":       {func(d definition) { d.add(-263, "<x>") }, "-263"},
-		"added huge id":           {func(d definition) { d.add(1<<40, "<x>") }, "1099511627776"},
+		"added huge id":           {func(d definition) { d.add(1<<20, "<x>") }, "1048576"},
 		"added empty token":       {func(d definition) { d.add(263, "") }, "263"},
 		"added without id":        {func(d definition) { d["added_tokens"] = []any{map[string]any{"content": "<x>"}} }, "without id"},
 		"added without content":   {func(d definition) { d["added_tokens"] = []any{map[string]any{"id": 256}} }, "content"},
@@ -286,6 +286,14 @@ func TestConfig(t *testing.T) {
 	require.True(t, tok.IsSpecial(263))
 	require.True(t, tok.IsSpecial(259), "special if either file says so")
 	require.False(t, tok.IsSpecial(260))
+
+	// Without "normalized", a token that is not special is looked for in
+	// normalized text: U+212A, the Kelvin sign, becomes K.
+	tok, err = tokenizer.New(file, []byte(`{"added_tokens_decoder": {
+		"263": {"content": "K!"}, "264": {"content": "K?", "special": true}}}`))
+	require.NoError(t, err)
+	require.Equal(t, []int{263, 264}, tok.Encode("\u212a!K?"))
+	require.Equal(t, bytesOf("K?"), tok.Encode("\u212a?"))
 }
 
 func TestFingerprint(t *testing.T) {

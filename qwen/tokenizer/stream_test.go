@@ -1,6 +1,7 @@
 package tokenizer_test
 
 import (
+	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -74,7 +75,7 @@ func TestStreamUnknownID(t *testing.T) {
 	s := tok.Stream(tokenizer.StreamOptions{SkipSpecial: true})
 	_, err := s.Push(0xC3)
 	require.NoError(t, err)
-	for _, id := range []int{-1, tok.VocabSize(), 1 << 40} {
+	for _, id := range []int{-1, tok.VocabSize(), math.MaxInt} {
 		text, err := s.Push(id)
 		require.ErrorIs(t, err, tokenizer.ErrUnknownID)
 		require.ErrorContains(t, err, "vocabulary size 263")
