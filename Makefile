@@ -3,6 +3,7 @@
 # make native   install the native libraries: MLX and mlx-c
 # make race     every test under the race detector
 # make check    vet, staticcheck, gofumpt, module files, the C interface, builds for other platforms
+# make faults   known faults planted one by one: some test must fail for each
 # make bench    Go benchmarks of all packages
 #
 # Needed: Go 1.21 or newer (it fetches the version that go.mod names), and on
@@ -20,7 +21,7 @@ endif
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOFUMPT := mvdan.cc/gofumpt@v0.12.0
 
-.PHONY: demo test native race check bench vet staticcheck format modules abi platforms go
+.PHONY: demo test native race faults check bench vet staticcheck format modules abi platforms go
 
 # First a function that the demo pair has learned by heart, which a drafter
 # guesses well, then one that it has never seen.
@@ -36,7 +37,10 @@ test: native
 	$(GO) test ./...
 
 race: native
-	$(GO) test -race ./...
+	$(GO) test -race -timeout 30m ./...
+
+faults: native
+	GODFLASH_FAULTS=1 $(GO) test -v -timeout 60m ./internal/faults
 
 native: go
 	$(GO) run ./native

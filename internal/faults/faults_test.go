@@ -1,0 +1,151 @@
+// Package faults plants known faults in the source, one at a time, and asserts
+// that the tests which shall catch them fail: a gate that cannot fail guards
+// nothing. The files on disk are not touched; the go command's overlay shows
+// the compiler a changed copy.
+//
+// It rebuilds and reruns tests for each fault, so it is asked for by name:
+// make faults.
+package faults
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// fault is one change: in file, old (which must stand there exactly once)
+// becomes new; then some test of pkg that matches run must fail.
+type fault struct {
+	name, file, old, new, pkg, run string
+}
+
+var planted = []fault{
+	{
+		"taps off by one", "qwen/model.go",
+		"			if t == i {\n", "			if t == i+1 {\n",
+		"./qwen", "TestGoldenTaps",
+	},
+	{
+		"taps off by one, seen in the drafts", "qwen/model.go",
+		"			if t == i {\n", "			if t == i+1 {\n",
+		"./dflash", "TestGoldenDrafts/tiny-qwen3$",
+	},
+	{
+		"a norm's one added twice", "qwen/weights.go",
+		"b.normOffset = 1\n", "b.normOffset = 2\n",
+		"./qwen", "TestGoldenTaps/tiny-qwen3.5",
+	},
+	{
+		"the drafter's context includes the anchor", "dflash/cycle.go",
+		"if err := d.commitRows(s, taps, n); err != nil {", "if err := d.commitRows(s, taps, n); err != nil || d.drafting && rows > n && d.drafter.Append(s, d.context, taps, 1) != nil {",
+		"./dflash", "TestReference/tiny-qwen3$/block_16|TestMaxTokens",
+	},
+	{
+		"convolution tail one row late", "qwen/gateddelta.go",
+		"s.SliceAxis(b.convIn, 1, n.N, n.N+kernel)", "s.SliceAxis(b.convIn, 1, n.N-1, n.N-1+kernel)",
+		"./dflash", "TestRollbackRounds/gated_delta",
+	},
+	{
+		"block mask causal where it should be full", "dflash/draftconfig.go",
+		"return c.LayerTypes[layer] == SlidingAttention", "return true",
+		"./dflash", "TestGoldenDrafter|TestReference/tiny-qwen3$/block_16",
+	},
+	{
+		"rejected rows stay in the recurrent state", "qwen/gateddelta.go",
+		"	if n.N == b.rows {\n", "	if n.N <= b.rows {\n",
+		"./dflash", "TestRollbackRounds/gated_delta",
+	},
+	{
+		"rejected rows stay in the attention cache", "internal/nn/position.go",
+		"return At(p.Bound + n.N)", "return At(p.Bound + max(n.N, 2))",
+		"./dflash", "TestRollbackRounds/dense",
+	},
+	{
+		"replay by a count on the device stops a row late", "qwen/gateddelta.go",
+		"s.Less(s.Scalar(float64(i), mlx.Int32), n.Array)", "s.LessEqual(s.Scalar(float64(i), mlx.Int32), n.Array)",
+		"./dflash", "TestPipelined$/tiny-qwen3.5",
+	},
+	{
+		"a draft more than the target chose is accepted", "dflash/cycle.go",
+		"return s.Sum(s.CumProd(right, 0), true, 0)", "return s.Sum(right, true, 0)",
+		"./dflash", "TestReference/tiny-qwen3$/block_16",
+	},
+	{
+		"an end of sequence inside a block is overrun", "dflash/session.go",
+		"			return i + 1\n", "			return max(i+1, len(choices))\n",
+		"./dflash", "TestStopInsideBlock",
+	},
+	{
+		"a block passes the budget", "dflash/session.go",
+		"min(g.plan.rows, budget)", "g.plan.rows",
+		"./dflash", "TestMaxTokens",
+	},
+	{
+		"the pending block is never freed", "qwen/gateddelta.go",
+		"	r.block.each(func(a *mlx.Array) { owner.Free(*a) })\n	r.block = deltaBlock{}\n", "	r.block = deltaBlock{}\n",
+		"./dflash", "TestNoLeak",
+	},
+	{
+		"special tokens in a message count", "dflash/request.go",
+		"if segment.Literal {", "if false {",
+		"./dflash", "TestControlTokensInMessages",
+	},
+}
+
+func TestPlanted(t *testing.T) {
+	if os.Getenv("GODFLASH_FAULTS") == "" {
+		t.Skip("make faults runs it: each fault rebuilds a package and runs its tests")
+	}
+	root, err := filepath.Abs(filepath.Join("..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range planted {
+		t.Run(f.name, func(t *testing.T) {
+			path := filepath.Join(root, f.file)
+			source, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := strings.Count(string(source), f.old); n != 1 {
+				t.Fatalf("%s holds %q %d times, expected once: bring the fault up to date", f.file, f.old, n)
+			}
+			changed := filepath.Join(t.TempDir(), filepath.Base(f.file))
+			if err := os.WriteFile(changed, []byte(strings.Replace(string(source), f.old, f.new, 1)), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{path: changed}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			list := filepath.Join(t.TempDir(), "overlay.json")
+			if err := os.WriteFile(list, overlay, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			cmd := exec.Command("go", "test", "-overlay", list, "-run", f.run, f.pkg)
+			cmd.Dir = root
+			out, err := cmd.CombinedOutput()
+			switch {
+			case err == nil:
+				t.Fatalf("no test of %s that matches %q noticed:\n%s", f.pkg, f.run, out)
+			case strings.Contains(string(out), "[build failed]"), !strings.Contains(string(out), "--- FAIL"):
+				t.Fatalf("the fault was not tested:\n%s", out)
+			}
+			t.Logf("seen:\n%s", firstFailure(string(out)))
+		})
+	}
+}
+
+// firstFailure is the name and the message of the first failing test.
+func firstFailure(out string) string {
+	lines := strings.Split(out, "\n")
+	for i, line := range lines {
+		if strings.Contains(line, "--- FAIL") {
+			return strings.Join(lines[i:min(i+8, len(lines))], "\n")
+		}
+	}
+	return out
+}
