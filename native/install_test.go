@@ -310,7 +310,8 @@ func TestCacheThatCannotBeWritten(t *testing.T) {
 }
 
 func TestInterruptLeavesNothing(t *testing.T) {
-	hang := `echo $$ >"$FAKE_HOME/pid"; sleep 300 & wait`
+	// The program waits for one that it has started in turn.
+	hang := `sleep 300 & echo $! >"$FAKE_HOME/pid.new"; mv "$FAKE_HOME/pid.new" "$FAKE_HOME/pid"; wait`
 	for name, change := range map[string]func(w *world){
 		"while downloading": func(w *world) {
 			w.script("python3", `case "$*" in *"pip --version"*) echo "pip 23.2.1"; exit ;; esac`+"\n"+hang)
@@ -339,11 +340,41 @@ func TestInterruptLeavesNothing(t *testing.T) {
 			require.Equal(t, 130, r.status)
 			require.Contains(t, r.stderr, "interrupted; nothing was installed")
 			w.requireClean(false)
-			// The whole group is gone, what the program had started included.
-			require.Eventually(t, func() bool { return syscall.Kill(-pid, 0) == syscall.ESRCH }, time.Minute, 5*time.Millisecond)
+			require.Eventually(t, func() bool { return gone(pid) }, time.Minute, 5*time.Millisecond, "what the program had started is still there")
 		})
 	}
 }
+
+// gone says whether a process has ended, be it that nobody has asked for its
+// status yet.
+func gone(pid int) bool {
+	stat, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	return syscall.Kill(pid, 0) == syscall.ESRCH || bytes.Contains(stat, []byte(") Z "))
+}
+
+func TestOldInstallationComesBack(t *testing.T) {
+	w := newWorld(t)
+	require.Zero(t, w.run().status)
+	// The new tree vanishes after the manifest was made: the last rename fails.
+	in := &installation{app: w.app(nil, nil), options: options{backend: dist.CUDA13}, root: w.cache, target: w.target()}
+	require.NoError(t, in.prepare())
+	lib := filepath.Join(in.tree, "mlx", "lib", "libmlx.so")
+	w.write(lib, "new")
+	ctx := &vanishing{Context: context.Background(), tree: in.tree}
+	require.ErrorIs(t, in.finish(ctx), fs.ErrNotExist)
+	require.NoError(t, os.RemoveAll(in.staging))
+	require.Zero(t, w.run("-check").status)
+	w.requireClean(true)
+}
+
+// vanishing removes the tree when it is asked whether to go on, which finish
+// does just before the renames.
+type vanishing struct {
+	context.Context
+	tree string
+}
+
+func (v *vanishing) Err() error { os.RemoveAll(v.tree); return nil }
 
 func TestTwoAtOnce(t *testing.T) {
 	w := newWorld(t)
