@@ -259,6 +259,33 @@ func TestCloseWhileOthersWork(t *testing.T) {
 	}
 }
 
+// A Do that still waits when its Library is closed must not run with freed streams.
+func TestCloseWhileADoWaits(t *testing.T) {
+	lib := open2(t)
+	busy, free := make(chan struct{}), make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := lib.Do(t.Context(), func(*mlx.Scope) error { close(busy); <-free; return nil }); err != nil {
+			t.Error(err)
+		}
+	})
+	<-busy
+	wg.Go(func() {
+		if err := lib.Do(t.Context(), func(*mlx.Scope) error { t.Error("f ran"); return nil }); !errors.Is(err, mlx.ErrClosed) {
+			t.Errorf("got %v, want ErrClosed", err)
+		}
+	})
+	time.Sleep(20 * time.Millisecond) // so that the Do waits; it fails the same way when it is late
+	wg.Go(func() {
+		if err := lib.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	time.Sleep(20 * time.Millisecond)
+	close(free)
+	wg.Wait()
+}
+
 func TestMemory(t *testing.T) {
 	lib := open(t)
 	ctx := t.Context()

@@ -60,6 +60,8 @@ type candidate struct {
 	explicit   bool // the user named it: the search ends here
 }
 
+const installed = "installed, "
+
 // load tries the candidates in order and gives the first that fits. A file that
 // the user named must fit; others that do not are logged and passed over.
 func load(o *Options) (path, version string, err error) {
@@ -71,6 +73,9 @@ func load(o *Options) (path, version string, err error) {
 	for _, c := range list {
 		version, err = try(c.path, o.Logger)
 		if err == nil {
+			if c.from == installed+dist.CPU && o.Backend == "" && nvidiaDriver() {
+				o.Logger.Warn("mlx: an NVIDIA driver is present, but MLX's build for it is not installed; running on the CPU", "fix", installCommand("-backend cuda13"))
+			}
 			return c.path, version, nil
 		}
 		if errors.Is(err, errUnusable) {
@@ -131,7 +136,7 @@ func candidates(o *Options) ([]candidate, error) {
 			}
 			path = filepath.Join(dir, "mlx", "lib", name)
 		}
-		list = append(list, candidate{path: path, from: "installed, " + b})
+		list = append(list, candidate{path: path, from: installed + b})
 	}
 	if runtime.GOOS == "darwin" {
 		for _, p := range []string{os.Getenv("HOMEBREW_PREFIX"), "/opt/homebrew", "/usr/local"} {
