@@ -3,6 +3,7 @@ package dflash
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -76,11 +77,13 @@ type rawDraftConfig struct {
 	HiddenAct             string   `json:"hidden_act"`
 	AttentionBias         bool     `json:"attention_bias"`
 
-	RopeTheta       *float64        `json:"rope_theta"`
-	RopeScaling     *ropeParameters `json:"rope_scaling"`
-	RopeParameters  *ropeParameters `json:"rope_parameters"`
-	RopeInterleaved bool            `json:"rope_interleaved"`
-	RopeNeox        *bool           `json:"rope_is_neox_style"`
+	RopeTheta           *float64        `json:"rope_theta"`
+	RopeScaling         *ropeParameters `json:"rope_scaling"`
+	RopeParameters      *ropeParameters `json:"rope_parameters"`
+	RopeInterleaved     bool            `json:"rope_interleaved"`
+	RopeNeox            *bool           `json:"rope_is_neox_style"`
+	PartialRotaryFactor *float64        `json:"partial_rotary_factor"`
+	UseSWA              bool            `json:"use_swa"`
 
 	BlockSize       *int     `json:"block_size"`
 	NumTargetLayers *int     `json:"num_target_layers"`
@@ -105,9 +108,30 @@ type rawDraftConfig struct {
 }
 
 type ropeParameters struct {
-	RopeTheta *float64 `json:"rope_theta"`
-	RopeType  string   `json:"rope_type"`
-	Type      string   `json:"type"`
+	RopeTheta           *float64 `json:"rope_theta"`
+	RopeType            string   `json:"rope_type"`
+	Type                string   `json:"type"`
+	Factor              *float64 `json:"factor"`
+	PartialRotaryFactor *float64 `json:"partial_rotary_factor"`
+}
+
+// refuse names whatever is not the plain rotation of whole heads.
+func (r *ropeParameters) refuse(field string) error {
+	if r == nil {
+		return nil
+	}
+	for _, kind := range []struct{ key, value string }{{"rope_type", r.RopeType}, {"type", r.Type}} {
+		if kind.value != "" && kind.value != "default" {
+			return fmt.Errorf("%w: %s.%s is %q, only \"default\" is run", ErrUnsupported, field, kind.key, kind.value)
+		}
+	}
+	if r.Factor != nil && *r.Factor != 1 {
+		return fmt.Errorf("%w: %s.factor is %g, positions are not scaled", ErrUnsupported, field, *r.Factor)
+	}
+	if r.PartialRotaryFactor != nil && *r.PartialRotaryFactor != 1 {
+		return fmt.Errorf("%w: %s.partial_rotary_factor is %g, drafters rotate whole heads", ErrUnsupported, field, *r.PartialRotaryFactor)
+	}
+	return nil
 }
 
 // draftArchitecture is the architecture that this package runs.
@@ -174,7 +198,9 @@ func (r *rawDraftConfig) resolve() (*DraftConfig, error) {
 		c.Causal = r.DFlash.Causal
 	}
 	if r.NumTargetLayers != nil {
-		c.NumTargetLayers = *r.NumTargetLayers
+		if c.NumTargetLayers = *r.NumTargetLayers; c.NumTargetLayers < 1 {
+			return nil, fmt.Errorf("%w: num_target_layers is %d", ErrConfig, c.NumTargetLayers)
+		}
 	}
 	if r.SlidingWindow != nil {
 		c.SlidingWindow = *r.SlidingWindow
@@ -182,6 +208,9 @@ func (r *rawDraftConfig) resolve() (*DraftConfig, error) {
 	if r.HeadDim != nil {
 		c.HeadDim = *r.HeadDim
 	} else if c.NumAttentionHeads > 0 {
+		if c.HiddenSize%c.NumAttentionHeads != 0 {
+			return nil, fmt.Errorf("%w: head_dim is missing, and hidden_size %d is no multiple of num_attention_heads %d", ErrConfig, c.HiddenSize, c.NumAttentionHeads)
+		}
 		c.HeadDim = c.HiddenSize / c.NumAttentionHeads
 	}
 	if r.RMSNormEps == nil {
@@ -213,45 +242,58 @@ func (r *rawDraftConfig) resolve() (*DraftConfig, error) {
 func (r *rawDraftConfig) refuse() error {
 	if !slices.Contains(r.Architectures, draftArchitecture) {
 		switch {
-		case slices.ContainsFunc(r.Architectures, func(a string) bool { return strings.HasPrefix(a, "DFlash") || strings.Contains(a, "DSpark") }):
-			return fmt.Errorf("%w: drafter architecture %v, only %s is run", ErrUnsupported, r.Architectures, draftArchitecture)
+		case slices.ContainsFunc(r.Architectures, func(a string) bool {
+			return strings.Contains(a, "DFlash") || strings.Contains(a, "DSpark") || strings.HasSuffix(a, "AssistantModel")
+		}):
+			return fmt.Errorf("%w: a drafter with architectures %v, only %s is run", ErrUnsupported, r.Architectures, draftArchitecture)
 		case len(r.Architectures) == 0:
 			return fmt.Errorf("%w: architectures is missing; a drafter has [%q]", ErrConfig, draftArchitecture)
 		}
 		return fmt.Errorf("%w: this is a model with architectures %v, not a drafter (%s): pass its folder as the model", ErrUnsupported, r.Architectures, draftArchitecture)
 	}
 	d := &r.DFlash
-	for _, q := range []json.RawMessage{r.Quantization, r.QuantizationConfig} {
-		if len(q) > 0 && string(q) != "null" {
-			return fmt.Errorf("%w: quantized drafter (quantization %.60s)", ErrUnsupported, q)
+	for _, q := range []struct {
+		field string
+		value json.RawMessage
+	}{{"quantization", r.Quantization}, {"quantization_config", r.QuantizationConfig}} {
+		if says(q.value) {
+			return fmt.Errorf("%w: quantized drafter (%s is %.60s): use the bf16, f16 or f32 checkpoint", ErrUnsupported, q.field, q.value)
 		}
 	}
 	scale := func(p *float64, neutral float64) bool { return p != nil && *p != neutral }
 	switch {
 	case r.HiddenAct != "" && r.HiddenAct != "silu":
-		return fmt.Errorf("%w: hidden_act %q, only silu is", ErrUnsupported, r.HiddenAct)
+		return fmt.Errorf("%w: hidden_act is %q, only \"silu\" is run", ErrUnsupported, r.HiddenAct)
 	case r.AttentionBias:
-		return fmt.Errorf("%w: attention_bias true", ErrUnsupported)
+		return fmt.Errorf("%w: attention_bias is true", ErrUnsupported)
 	case r.RopeInterleaved || (r.RopeNeox != nil && !*r.RopeNeox):
-		return fmt.Errorf("%w: interleaved rotary positions", ErrUnsupported)
+		return fmt.Errorf("%w: interleaved rotary positions (rope_interleaved true or rope_is_neox_style false)", ErrUnsupported)
+	case r.UseSWA:
+		return fmt.Errorf("%w: use_swa is true; windows are read from layer_types and sliding_window", ErrUnsupported)
+	case scale(r.PartialRotaryFactor, 1):
+		return fmt.Errorf("%w: partial_rotary_factor is %g, drafters rotate whole heads", ErrUnsupported, *r.PartialRotaryFactor)
 	case scale(d.FinalLogitSoftcap, 0):
-		return fmt.Errorf("%w: final_logit_softcapping %g", ErrUnsupported, *d.FinalLogitSoftcap)
+		return fmt.Errorf("%w: dflash_config.final_logit_softcapping is %g", ErrUnsupported, *d.FinalLogitSoftcap)
 	case scale(d.InputEmbeddingScale, 1):
-		return fmt.Errorf("%w: input_embedding_scale %g", ErrUnsupported, *d.InputEmbeddingScale)
+		return fmt.Errorf("%w: dflash_config.input_embedding_scale is %g", ErrUnsupported, *d.InputEmbeddingScale)
 	case scale(d.OutputMultiplier, 1):
-		return fmt.Errorf("%w: output_multiplier %g", ErrUnsupported, *d.OutputMultiplier)
+		return fmt.Errorf("%w: dflash_config.output_multiplier is %g", ErrUnsupported, *d.OutputMultiplier)
 	case d.SelectorRank != nil || d.ConvKernelSize != nil:
 		return fmt.Errorf("%w: a DFlash 2 head (selector_rank or conv_kernel_size) under the name %s", ErrUnsupported, draftArchitecture)
 	}
-	for _, p := range []*ropeParameters{r.RopeParameters, r.RopeScaling} {
-		if p == nil {
-			continue
-		}
-		if kind := p.RopeType + p.Type; kind != "" && p.RopeType != "default" && p.Type != "default" {
-			return fmt.Errorf("%w: rope type %q, only default is", ErrUnsupported, kind)
-		}
+	if err := r.RopeParameters.refuse("rope_parameters"); err != nil {
+		return err
 	}
-	return nil
+	return r.RopeScaling.refuse("rope_scaling")
+}
+
+// says is false for a field that is absent, null or an empty object.
+func says(value json.RawMessage) bool {
+	switch strings.Join(strings.Fields(string(value)), "") {
+	case "", "null", "{}":
+		return false
+	}
+	return true
 }
 
 const (
@@ -287,7 +329,7 @@ func (c *DraftConfig) check() error {
 		return fmt.Errorf("%w: head_dim is %d, expected an even number", ErrConfig, c.HeadDim)
 	case c.RMSNormEps < 0 || c.RMSNormEps > 1:
 		return fmt.Errorf("%w: rms_norm_eps is %g", ErrConfig, c.RMSNormEps)
-	case !(c.RopeTheta > 0):
+	case !(c.RopeTheta > 0) || math.IsInf(float64(c.RopeTheta), 0):
 		return fmt.Errorf("%w: rope_theta is %g", ErrConfig, c.RopeTheta)
 	case len(c.LayerTypes) != c.NumHiddenLayers:
 		return fmt.Errorf("%w: layer_types has %d entries, num_hidden_layers is %d", ErrConfig, len(c.LayerTypes), c.NumHiddenLayers)
@@ -298,8 +340,8 @@ func (c *DraftConfig) check() error {
 		switch kind {
 		case qwen.FullAttention:
 		case SlidingAttention:
-			if c.SlidingWindow < 1 {
-				return fmt.Errorf("%w: layer_types[%d] is %s, but sliding_window is %d", ErrConfig, i, kind, c.SlidingWindow)
+			if c.SlidingWindow < 1 || c.SlidingWindow > maxDraftSize {
+				return fmt.Errorf("%w: layer_types[%d] is %s, but sliding_window is %d, expected 1 to %d", ErrConfig, i, kind, c.SlidingWindow, maxDraftSize)
 			}
 		default:
 			return fmt.Errorf("%w: layer_types[%d] is %q", ErrUnsupported, i, kind)
