@@ -74,11 +74,11 @@ func ExampleRequest_noDraft() {
 			}
 			fmt.Print(token.ID, " ")
 		}
-		fmt.Println(session.Stats().DraftOff)
+		fmt.Printf("%q\n", session.Stats().DraftOff)
 	}
 	// Output:
-	// 79 850 79 850 877 79 850 375 72 451 289 299
-	// 79 850 79 850 877 79 850 375 72 451 289 299 switched off
+	// 79 850 79 850 877 79 850 375 72 451 289 299 ""
+	// 79 850 79 850 877 79 850 375 72 451 289 299 "switched off"
 }
 
 // A sequence driven by hand: the drafts may come from anywhere.
