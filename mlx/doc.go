@@ -54,8 +54,8 @@
 // is mlx-c 0.7.0 with MLX 0.32.2 or newer. A process can load one library.
 //
 // On NVIDIA machines MLX compiles kernels when it runs and wants CUDA's headers:
-// if neither CUDA_HOME nor CUDA_PATH is set, Open sets CUDA_HOME to
-// /usr/local/cuda where that exists. MLX multiplies float32 matrices there with
+// if neither CUDA_HOME nor CUDA_PATH is set, Open sets CUDA_HOME to the headers
+// that the installer put beside the library, else to /usr/local/cuda. MLX multiplies float32 matrices there with
 // the TF32 format unless MLX_ENABLE_TF32=0 is set before the program starts: set
 // it to compare numbers. On the CPU MLX would compile fused kernels with a C++
 // compiler at run time; Open turns that off.

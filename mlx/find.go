@@ -215,16 +215,21 @@ func try(path string, log *slog.Logger) (version string, err error) {
 }
 
 // prepareCUDA sets CUDA_HOME, where MLX looks for the headers its kernels are
-// compiled with, unless the user did: to the toolkit's usual place.
+// compiled with, unless the user did: to what the installer put beside the
+// library, else to the toolkit's usual place.
 func prepareCUDA(path string, log *slog.Logger) {
 	if os.Getenv("CUDA_HOME") != "" || os.Getenv("CUDA_PATH") != "" || !nvidiaDriver() {
 		return
 	}
-	const usual = "/usr/local/cuda"
-	if _, err := os.Stat(filepath.Join(usual, "include")); err == nil {
-		if err := os.Setenv("CUDA_HOME", usual); err == nil {
-			log.Debug("mlx: CUDA_HOME set", "value", usual, "library", path)
+	installed := filepath.Join(filepath.Dir(path), "..", "..", "nvidia", "cu13")
+	for _, home := range []string{installed, "/usr/local/cuda"} {
+		if _, err := os.Stat(filepath.Join(home, "include")); err != nil {
+			continue
 		}
+		if err := os.Setenv("CUDA_HOME", home); err == nil {
+			log.Debug("mlx: CUDA_HOME set", "value", home, "library", path)
+		}
+		return
 	}
 }
 
