@@ -3,6 +3,7 @@ package dflash
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/godflash/godflash/internal/nn"
 	"github.com/godflash/godflash/internal/safetensors"
@@ -50,7 +51,7 @@ func LoadDrafter(ctx context.Context, lib *mlx.Library, dir string) (*Drafter, e
 		return nil, err
 	}
 	d := &Drafter{cfg: cfg, lib: lib, weights: lib.NewScope("drafter " + dir)}
-	if err := lib.Do(ctx, func(s *mlx.Scope) error { return d.read(s, ck) }); err != nil {
+	if err := lib.Do(ctx, func(s *mlx.Scope) error { return d.read(ctx, s, ck) }); err != nil {
 		d.weights.Close()
 		return nil, fmt.Errorf("load %s: %w", dir, err)
 	}
@@ -64,10 +65,7 @@ func openDraft(dir string, cfg *DraftConfig) (*safetensors.Checkpoint, error) {
 		return nil, err
 	}
 	ck, err := weights.Rename(files, func(name string) (string, bool) {
-		if len(name) > 6 && name[:6] == "model." {
-			name = name[6:]
-		}
-		return name, true
+		return strings.TrimPrefix(name, "model."), true
 	})
 	if err != nil {
 		return nil, err
@@ -79,54 +77,72 @@ func openDraft(dir string, cfg *DraftConfig) (*safetensors.Checkpoint, error) {
 		}
 	}
 	if err := weights.Check(ck, cfg.tensors()); err != nil {
-		return nil, fmt.Errorf("%s: %w", dir, err)
+		return nil, err
 	}
 	return ck, nil
 }
 
-func (d *Drafter) read(s *mlx.Scope, ck *safetensors.Checkpoint) error {
+// read builds the parts one by one, as qwen's Load does.
+func (d *Drafter) read(ctx context.Context, s *mlx.Scope, ck *safetensors.Checkpoint) error {
 	r, err := weights.Open(s, ck, "fc.weight")
 	if err != nil {
 		return err
 	}
 	c := d.cfg
 	d.dtype = r.Dtype()
-	d.fc = r.Linear("fc")
-	d.hiddenNorm = r.Norm("hidden_norm", c.RMSNormEps, 0)
-	d.norm = r.Norm("norm", c.RMSNormEps, 0)
+	err = r.Part(ctx, d.weights, func(r *weights.Reader, _ *mlx.Scope) func(func(*mlx.Array)) {
+		d.fc = r.Linear("fc")
+		d.hiddenNorm = r.Norm("hidden_norm", c.RMSNormEps, 0)
+		d.norm = r.Norm("norm", c.RMSNormEps, 0)
+		return func(f func(*mlx.Array)) {
+			d.fc.Each(f)
+			d.hiddenNorm.Each(f)
+			d.norm.Each(f)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	r.Release("fc.")
 	d.layers = make([]draftLayer, c.NumHiddenLayers)
 	for i := range d.layers {
 		p := fmt.Sprintf("layers.%d.", i)
-		norm := func(name string) nn.RMSNorm { return r.Norm(p+name, c.RMSNormEps, 0) }
-		d.layers[i] = draftLayer{
-			inputNorm: norm("input_layernorm"), postNorm: norm("post_attention_layernorm"),
-			q: r.Linear(p + "self_attn.q_proj"), k: r.Linear(p + "self_attn.k_proj"),
-			v: r.Linear(p + "self_attn.v_proj"), o: r.Linear(p + "self_attn.o_proj"),
-			qNorm: norm("self_attn.q_norm"), kNorm: norm("self_attn.k_norm"),
-			mlp:    r.SwiGLU(p + "mlp"),
-			window: nn.Window{Causal: c.causal(i)},
+		err := r.Part(ctx, d.weights, func(r *weights.Reader, _ *mlx.Scope) func(func(*mlx.Array)) {
+			d.layers[i] = newDraftLayer(r, c, i, p)
+			return d.layers[i].each
+		})
+		if err != nil {
+			return fmt.Errorf("layer %d: %w", i, err)
 		}
-		if c.LayerTypes[i] == SlidingAttention {
-			d.layers[i].window.Size = c.SlidingWindow
-		}
+		r.Release(p)
 	}
-	return nn.Keep(s, d.weights, d.each)
+	return nil
 }
 
-func (d *Drafter) each(f func(*mlx.Array)) {
-	d.fc.Each(f)
-	d.hiddenNorm.Each(f)
-	d.norm.Each(f)
-	for i := range d.layers {
-		l := &d.layers[i]
-		for _, n := range []*nn.RMSNorm{&l.inputNorm, &l.postNorm, &l.qNorm, &l.kNorm} {
-			n.Each(f)
-		}
-		for _, p := range []*nn.Linear{&l.q, &l.k, &l.v, &l.o} {
-			p.Each(f)
-		}
-		l.mlp.Each(f)
+func newDraftLayer(r *weights.Reader, c *DraftConfig, i int, p string) draftLayer {
+	norm := func(name string) nn.RMSNorm { return r.Norm(p+name, c.RMSNormEps, 0) }
+	l := draftLayer{
+		inputNorm: norm("input_layernorm"), postNorm: norm("post_attention_layernorm"),
+		q: r.Linear(p + "self_attn.q_proj"), k: r.Linear(p + "self_attn.k_proj"),
+		v: r.Linear(p + "self_attn.v_proj"), o: r.Linear(p + "self_attn.o_proj"),
+		qNorm: norm("self_attn.q_norm"), kNorm: norm("self_attn.k_norm"),
+		mlp:    r.SwiGLU(p + "mlp"),
+		window: nn.Window{Causal: c.causal(i)},
 	}
+	if c.LayerTypes[i] == SlidingAttention {
+		l.window.Size = c.SlidingWindow
+	}
+	return l
+}
+
+func (l *draftLayer) each(f func(*mlx.Array)) {
+	for _, n := range []*nn.RMSNorm{&l.inputNorm, &l.postNorm, &l.qNorm, &l.kNorm} {
+		n.Each(f)
+	}
+	for _, p := range []*nn.Linear{&l.q, &l.k, &l.v, &l.o} {
+		p.Each(f)
+	}
+	l.mlp.Each(f)
 }
 
 // Config describes the drafter. Treat it as read-only.

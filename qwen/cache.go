@@ -89,6 +89,9 @@ func (c *Cache) Commit(s *mlx.Scope, n int) error {
 // int32 [1] with a value of 1 to Pending. Len is an upper bound from here on
 // until Settle.
 func (c *Cache) CommitArray(s *mlx.Scope, n mlx.Array) error {
+	if c.pending == 0 {
+		return errors.New("commit without a pending block")
+	}
 	return c.commit(s, nn.Rows{N: c.pending, Array: n})
 }
 
@@ -170,6 +173,9 @@ func (c *Cache) Layer(s *mlx.Scope, layer int) (LayerState, error) {
 		return LayerState{}, errors.New("the cache's length is not settled")
 	}
 	var st LayerState
+	if c.at.Bound == 0 {
+		return st, s.Err()
+	}
 	if kv := c.kv[layer]; kv != nil {
 		if a := kv.Arrays(); a != nil {
 			st.Keys = s.Contiguous(s.SliceAxis(a[0], 2, 0, c.at.Bound))

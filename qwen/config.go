@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -106,6 +107,7 @@ type rawConfig struct {
 	EOSTokenID         tokenIDs        `json:"eos_token_id"`
 	Quantization       json.RawMessage `json:"quantization"`
 	QuantizationConfig json.RawMessage `json:"quantization_config"`
+	DFlashConfig       json.RawMessage `json:"dflash_config"`
 
 	TextConfig *rawConfig `json:"text_config"`
 }
@@ -114,17 +116,24 @@ type ropeParameters struct {
 	RopeTheta           *float64 `json:"rope_theta"`
 	RopeType            string   `json:"rope_type"`
 	Type                string   `json:"type"`
+	Factor              *float64 `json:"factor"`
 	PartialRotaryFactor *float64 `json:"partial_rotary_factor"`
 }
 
-func (r *ropeParameters) kind() string {
+// refuse names whatever scales positions, under both spellings of the type.
+func (r *ropeParameters) refuse(field string) error {
 	if r == nil {
-		return ""
+		return nil
 	}
-	if r.RopeType != "" {
-		return r.RopeType
+	for _, kind := range []struct{ key, value string }{{"rope_type", r.RopeType}, {"type", r.Type}} {
+		if kind.value != "" && kind.value != "default" {
+			return fmt.Errorf("%w: %s.%s is %q, only \"default\" is run", ErrUnsupported, field, kind.key, kind.value)
+		}
 	}
-	return r.Type
+	if r.Factor != nil && *r.Factor != 1 {
+		return fmt.Errorf("%w: %s.factor is %g, positions are not scaled", ErrUnsupported, field, *r.Factor)
+	}
+	return nil
 }
 
 // tokenIDs reads a scalar, a list or null.
@@ -189,7 +198,7 @@ func ReadConfig(dir string) (*Config, error) {
 	slices.Sort(c.EOSTokenIDs)
 	c.EOSTokenIDs = slices.Compact(c.EOSTokenIDs)
 	if i := slices.IndexFunc(c.EOSTokenIDs, func(id int) bool { return id < 0 || id >= c.VocabSize }); i >= 0 {
-		return nil, fmt.Errorf("%w: %s: eos_token_id %d is outside the vocabulary of %d", ErrConfig, dir, c.EOSTokenIDs[i], c.VocabSize)
+		return nil, fmt.Errorf("%w: %s: eos_token_id %d (config.json and generation_config.json together) is outside the vocabulary of %d", ErrConfig, dir, c.EOSTokenIDs[i], c.VocabSize)
 	}
 	return c, nil
 }
@@ -205,9 +214,17 @@ func readSmall(path string) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
+// isDrafter recognises the drafters of all vendors, which have a target's
+// model_type. A model never has dflash_config.
+func (r *rawConfig) isDrafter() bool {
+	return says(r.DFlashConfig) || slices.ContainsFunc(r.Architectures, func(a string) bool {
+		return strings.Contains(a, "DFlash") || strings.Contains(a, "DSpark") || strings.HasSuffix(a, "AssistantModel")
+	})
+}
+
 // resolve turns the file's dialects into one Config and checks it.
 func (r *rawConfig) resolve() (*Config, error) {
-	if slices.ContainsFunc(r.Architectures, func(a string) bool { return strings.HasPrefix(a, "DFlash") }) {
+	if r.isDrafter() {
 		return nil, fmt.Errorf("%w: this is a drafter (architectures %v), not a target model: pass its folder as the drafter", ErrUnsupported, r.Architectures)
 	}
 	eos := slices.Clone([]int(r.EOSTokenID))
@@ -230,9 +247,9 @@ func (r *rawConfig) resolve() (*Config, error) {
 	case "":
 		return nil, fmt.Errorf("%w: model_type is missing", ErrConfig)
 	case "qwen3_moe", "qwen3_5_moe":
-		return nil, fmt.Errorf("%w: model_type %q: mixture-of-experts models are not supported yet, dense qwen3 and qwen3_5 are", ErrUnsupported, t.ModelType)
+		return nil, fmt.Errorf("%w: model_type is %q: mixture-of-experts models are not run, dense qwen3 and qwen3_5 are", ErrUnsupported, t.ModelType)
 	default:
-		return nil, fmt.Errorf("%w: model_type %q; supported are qwen3 and qwen3_5", ErrUnsupported, t.ModelType)
+		return nil, fmt.Errorf("%w: model_type is %q; qwen3 and qwen3_5 are run", ErrUnsupported, t.ModelType)
 	}
 	if err := r.refuse(t); err != nil {
 		return nil, err
@@ -275,6 +292,9 @@ func (r *rawConfig) resolve() (*Config, error) {
 	if t.HeadDim != nil {
 		c.HeadDim = *t.HeadDim
 	} else if c.NumAttentionHeads > 0 {
+		if c.HiddenSize%c.NumAttentionHeads != 0 {
+			return nil, fmt.Errorf("%w: head_dim is missing, and hidden_size %d is no multiple of num_attention_heads %d", ErrConfig, c.HiddenSize, c.NumAttentionHeads)
+		}
 		c.HeadDim = c.HiddenSize / c.NumAttentionHeads
 	}
 	if c.ModelType == "qwen3_5" {
@@ -296,29 +316,45 @@ func (r *rawConfig) resolve() (*Config, error) {
 
 // refuse names what this package cannot run before anything else is read.
 func (r *rawConfig) refuse(t *rawConfig) error {
-	for _, q := range []json.RawMessage{r.Quantization, r.QuantizationConfig, t.Quantization, t.QuantizationConfig} {
-		if len(q) > 0 && string(q) != "null" {
-			return fmt.Errorf("%w: quantized weights (quantization %.60s): use the bf16, f16 or f32 checkpoint", ErrUnsupported, q)
+	for _, q := range []struct {
+		field string
+		value json.RawMessage
+	}{
+		{"quantization", r.Quantization},
+		{"quantization_config", r.QuantizationConfig},
+		{"text_config.quantization", t.Quantization},
+		{"text_config.quantization_config", t.QuantizationConfig},
+	} {
+		if says(q.value) {
+			return fmt.Errorf("%w: quantized weights (%s is %.60s): use the bf16, f16 or f32 checkpoint", ErrUnsupported, q.field, q.value)
 		}
 	}
 	switch {
 	case t.NumExperts != nil && *t.NumExperts > 0:
-		return fmt.Errorf("%w: num_experts %d: mixture-of-experts models are not supported yet", ErrUnsupported, *t.NumExperts)
+		return fmt.Errorf("%w: num_experts is %d: mixture-of-experts models are not run", ErrUnsupported, *t.NumExperts)
 	case t.HiddenAct != "" && t.HiddenAct != "silu":
-		return fmt.Errorf("%w: hidden_act %q, only silu is", ErrUnsupported, t.HiddenAct)
+		return fmt.Errorf("%w: hidden_act is %q, only \"silu\" is run", ErrUnsupported, t.HiddenAct)
 	case t.AttentionBias:
-		return fmt.Errorf("%w: attention_bias true", ErrUnsupported)
+		return fmt.Errorf("%w: attention_bias is true", ErrUnsupported)
 	case t.UseSlidingWindow:
-		return fmt.Errorf("%w: use_sliding_window true in a target", ErrUnsupported)
+		return fmt.Errorf("%w: use_sliding_window is true in a target", ErrUnsupported)
 	case t.AttnOutputGate != nil && !*t.AttnOutputGate && strings.HasPrefix(t.ModelType, "qwen3_5"):
-		return fmt.Errorf("%w: attn_output_gate false in a %s model", ErrUnsupported, t.ModelType)
+		return fmt.Errorf("%w: attn_output_gate is false in a %s model", ErrUnsupported, t.ModelType)
 	}
-	for _, p := range []*ropeParameters{t.RopeParameters, t.RopeScaling} {
-		if kind := p.kind(); kind != "" && kind != "default" {
-			return fmt.Errorf("%w: rope type %q, only default is", ErrUnsupported, kind)
-		}
+	if err := t.RopeParameters.refuse("rope_parameters"); err != nil {
+		return err
 	}
-	return nil
+	return t.RopeScaling.refuse("rope_scaling")
+}
+
+// says is false for a field that is absent, null or an empty object: those say
+// nothing, and the files' headers show in any case how weights are stored.
+func says(value json.RawMessage) bool {
+	switch strings.Join(strings.Fields(string(value)), "") {
+	case "", "null", "{}":
+		return false
+	}
+	return true
 }
 
 // rope finds theta and the rotating share under the names that files use: at
@@ -348,18 +384,24 @@ func (c *Config) checkSizes() error {
 		name  string
 		value int
 	}{
-		{"hidden_size", c.HiddenSize}, {"intermediate_size", c.IntermediateSize},
-		{"num_hidden_layers", c.NumHiddenLayers}, {"num_attention_heads", c.NumAttentionHeads},
-		{"num_key_value_heads", c.NumKeyValueHeads}, {"head_dim", c.HeadDim},
-		{"vocab_size", c.VocabSize}, {"max_position_embeddings", c.MaxPositionEmbeddings},
+		{"hidden_size", c.HiddenSize},
+		{"intermediate_size", c.IntermediateSize},
+		{"num_hidden_layers", c.NumHiddenLayers},
+		{"num_attention_heads", c.NumAttentionHeads},
+		{"num_key_value_heads", c.NumKeyValueHeads},
+		{"head_dim", c.HeadDim},
+		{"vocab_size", c.VocabSize},
+		{"max_position_embeddings", c.MaxPositionEmbeddings},
 	}
 	if c.ModelType == "qwen3_5" {
 		positive = append(positive, []struct {
 			name  string
 			value int
 		}{
-			{"linear_conv_kernel_dim", c.LinearConvKernelDim}, {"linear_key_head_dim", c.LinearKeyHeadDim},
-			{"linear_value_head_dim", c.LinearValueHeadDim}, {"linear_num_key_heads", c.LinearNumKeyHeads},
+			{"linear_conv_kernel_dim", c.LinearConvKernelDim},
+			{"linear_key_head_dim", c.LinearKeyHeadDim},
+			{"linear_value_head_dim", c.LinearValueHeadDim},
+			{"linear_num_key_heads", c.LinearNumKeyHeads},
 			{"linear_num_value_heads", c.LinearNumValueHeads},
 		}...)
 	}
@@ -375,10 +417,12 @@ func (c *Config) checkSizes() error {
 		return fmt.Errorf("%w: num_attention_heads %d is no multiple of num_key_value_heads %d", ErrConfig, c.NumAttentionHeads, c.NumKeyValueHeads)
 	case c.RMSNormEps < 0 || c.RMSNormEps > 1:
 		return fmt.Errorf("%w: rms_norm_eps is %g", ErrConfig, c.RMSNormEps)
-	case !(c.RopeTheta > 0):
+	case !(c.RopeTheta > 0) || math.IsInf(float64(c.RopeTheta), 0):
 		return fmt.Errorf("%w: rope_theta is %g", ErrConfig, c.RopeTheta)
 	case !(c.PartialRotaryFactor > 0 && c.PartialRotaryFactor <= 1) || c.RotaryDim()%2 != 0 || c.RotaryDim() == 0:
 		return fmt.Errorf("%w: partial_rotary_factor %g of head_dim %d gives %d rotating dimensions, expected an even number of at least 2", ErrConfig, c.PartialRotaryFactor, c.HeadDim, c.RotaryDim())
+	case c.ModelType == "qwen3_5" && c.LinearConvKernelDim < 2:
+		return fmt.Errorf("%w: linear_conv_kernel_dim is %d, expected at least 2", ErrConfig, c.LinearConvKernelDim)
 	case c.ModelType == "qwen3_5" && c.LinearNumValueHeads%c.LinearNumKeyHeads != 0:
 		return fmt.Errorf("%w: linear_num_value_heads %d is no multiple of linear_num_key_heads %d", ErrConfig, c.LinearNumValueHeads, c.LinearNumKeyHeads)
 	}
@@ -415,6 +459,10 @@ func (c *Config) setLayerTypes(t *rawConfig) error {
 		default:
 			return fmt.Errorf("%w: layer_types[%d] is %q in a %s model", ErrUnsupported, i, kind, c.ModelType)
 		}
+	}
+	if c.ModelType == "qwen3_5" && !slices.Contains(c.LayerTypes, LinearAttention) {
+		// The convolutions' layout alone tells whether the norms have their one.
+		return fmt.Errorf("%w: a %s model whose layer_types have no %s", ErrUnsupported, c.ModelType, LinearAttention)
 	}
 	return nil
 }

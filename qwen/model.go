@@ -55,12 +55,17 @@ type Output struct {
 
 // Forward runs a block of tokens, ids int32 [T], from the end of the cache and
 // leaves its T rows pending in the cache. Errors are the scope's: after one the
-// cache is as it was before.
+// cache is as it was before. That ids lie in the vocabulary is up to the
+// caller: MLX does not look, and the values may be known to the device only.
 func (m *Model) Forward(s *mlx.Scope, ids mlx.Array, c *Cache, o *ForwardOptions) Output {
 	if o == nil {
 		o = &ForwardOptions{}
 	}
 	if s.Err() != nil {
+		return Output{}
+	}
+	if ids.NDim() != 1 {
+		s.Fail(fmt.Errorf("token ids of shape %v, expected one dimension", ids.Shape()))
 		return Output{}
 	}
 	rows := ids.Size()

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -80,17 +82,14 @@ func openCheckpoint(dir string, cfg *Config, log *slog.Logger) (ck *safetensors.
 	if _, ok := ck.Tensors["lm_head.weight"]; !ok && !cfg.TieWordEmbeddings {
 		return nil, false, fmt.Errorf("%w: %s: tie_word_embeddings is false or missing, but the files hold no lm_head.weight", ErrConfig, dir)
 	}
-	raw = true
-	for name, t := range ck.Tensors {
-		if strings.HasSuffix(name, ".conv1d.weight") && len(t.Shape) == 3 {
-			// MLX's layout ends in 1. A kernel of 1 would be ambiguous; the
-			// shape check below refuses whatever does not fit.
-			raw = t.Shape[2] != 1
-			break
-		}
-	}
+	raw = cfg.ModelType != "qwen3_5" || slices.ContainsFunc(slices.Collect(maps.Keys(ck.Tensors)), func(name string) bool {
+		// MLX's layout ends in 1, a raw one in the kernel's length, which is
+		// more. A mixture fails the check of shapes.
+		shape := ck.Tensors[name].Shape
+		return strings.HasSuffix(name, ".conv1d.weight") && len(shape) == 3 && shape[2] != 1
+	})
 	if err := weights.Check(ck, cfg.tensors(raw)); err != nil {
-		return nil, false, fmt.Errorf("%s: %w", dir, err)
+		return nil, false, err
 	}
 	return ck, raw, nil
 }
@@ -179,32 +178,35 @@ func (m *Model) read(ctx context.Context, s *mlx.Scope, ck *safetensors.Checkpoi
 		return err
 	}
 	m.dtype = r.Dtype()
-	b := builder{cfg: m.cfg, r: r, s: s}
+	normOffset := 0.0
 	if raw && m.cfg.ModelType == "qwen3_5" {
-		b.normOffset = 1
+		normOffset = 1
 	}
 	m.layers = make([]layer, m.cfg.NumHiddenLayers)
 	for i := range m.layers {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		m.layers[i] = b.layer(i)
-		if err := nn.Keep(s, m.weights, m.layers[i].each); err != nil {
+		err := r.Part(ctx, m.weights, func(r *weights.Reader, s *mlx.Scope) func(func(*mlx.Array)) {
+			b := builder{cfg: m.cfg, r: r, s: s, normOffset: normOffset}
+			m.layers[i] = b.layer(i)
+			return m.layers[i].each
+		})
+		if err != nil {
 			return fmt.Errorf("layer %d: %w", i, err)
 		}
 		r.Release(layerPrefix(i))
 	}
-	m.norm = r.Norm("norm", m.cfg.RMSNormEps, b.normOffset)
-	if m.cfg.TieWordEmbeddings {
-		m.head = r.Linear("embed_tokens")
-	} else {
-		m.head = r.Linear("lm_head")
-		m.table = r.Array("embed_tokens.weight")
-	}
-	return nn.Keep(s, m.weights, func(f func(*mlx.Array)) {
-		m.norm.Each(f)
-		m.head.Each(f)
-		f(&m.table)
+	return r.Part(ctx, m.weights, func(r *weights.Reader, s *mlx.Scope) func(func(*mlx.Array)) {
+		m.norm = r.Norm("norm", m.cfg.RMSNormEps, normOffset)
+		if m.cfg.TieWordEmbeddings {
+			m.head = r.Linear("embed_tokens")
+		} else {
+			m.head = r.Linear("lm_head")
+			m.table = r.Array("embed_tokens.weight")
+		}
+		return func(f func(*mlx.Array)) {
+			m.norm.Each(f)
+			m.head.Each(f)
+			f(&m.table)
+		}
 	})
 }
 

@@ -3,6 +3,7 @@
 package weights
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sort"
@@ -37,11 +38,17 @@ func Rename(ck *safetensors.Checkpoint, rename func(string) (string, bool)) (*sa
 }
 
 // Check compares a renamed checkpoint with the shapes that a model wants and
-// refuses dtypes that are not floating point, before any weight is read.
+// refuses dtypes that are not floating point, before any weight is read. One
+// error says all that is wrong.
 func Check(ck *safetensors.Checkpoint, want map[string][]int) error {
-	if err := ck.Check(want); err != nil {
-		return err
+	shapes, types := ck.Check(want), checkDtypes(ck)
+	if shapes != nil && types != nil {
+		return fmt.Errorf("%w; %w", shapes, types)
 	}
+	return errors.Join(shapes, types)
+}
+
+func checkDtypes(ck *safetensors.Checkpoint) error {
 	var bad []string
 	for name, t := range ck.Tensors {
 		if _, ok := dtypes[t.Dtype]; !ok {
@@ -93,6 +100,18 @@ func Open(s *mlx.Scope, ck *safetensors.Checkpoint, like string) (*Reader, error
 		}
 	}
 	return r, s.Err()
+}
+
+// Part reads one part of a model into owner: f builds it with the Reader and
+// scope that it is given and returns what visits its arrays. They are evaluated,
+// and what they were made from (widened and transposed copies) is gone before
+// the next part; the sources stay until Release.
+func (r *Reader) Part(ctx context.Context, owner *mlx.Scope, f func(r *Reader, s *mlx.Scope) (each func(func(*mlx.Array)))) error {
+	return r.s.Library().Do(ctx, func(s *mlx.Scope) error {
+		part := *r
+		part.s = s
+		return nn.Keep(s, owner, f(&part, s))
+	})
 }
 
 // Dtype is the dtype of activations.
