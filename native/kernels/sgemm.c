@@ -31,10 +31,11 @@
  *
  * Method. C is cut into tiles of up to 6 rows by up to 64 columns held in
  * registers, with the loop over k innermost: lanes are columns, so no sum is
- * ever split. K is cut into blocks for the caches; sums between two blocks wait
- * in scratch, unrounded in the sense that they are the float32 chain itself.
- * With few rows, B stored by rows is read in place, once, along its rows. B
- * stored by columns is transposed 64 columns at a time into scratch.
+ * ever split. K is cut into blocks for the caches; between two blocks the
+ * chains wait in scratch, as the float32 numbers that they are.
+ * Each element of B is read once for every 96 rows of A: in place, or copied to
+ * scratch in panels of up to 64 columns, transposed if its columns are adjacent
+ * floats.
  *
  * Build: C11 or C++17, GCC or clang, -O3 -fPIC -ffp-contract=off. Contraction
  * must be off and -ffast-math must not be given: all fused operations are
@@ -70,19 +71,22 @@ enum {
 	GF_MC = 96,                /* rows of a block of A, a multiple of GF_MR */
 	GF_KC = 256,               /* most steps of k in a block */
 	GF_LDA = GF_KC + 16,       /* row stride of a copied block of A: off the powers of two */
-	GF_SUMS = GF_MC * 256      /* sums that wait between two blocks of K */
+	GF_SUMS = GF_MC * 256,     /* sums that wait between two blocks of K */
+	GF_FEW = 48,               /* rows of A for which reading B is most of the work */
+	GF_NEAR = 1 << 18          /* floats of B that the caches nearby may hold */
 };
 
 /* Runs kc steps on a tile of MR rows and NV vectors. a points to the tile's
  * first row, with strides ars (rows) and acs (k); b to kc rows of ldb floats. t
  * holds the tile's sums, GF_NR floats a row: the chain starts there, or from zero
- * if first is set. It ends in c, by alpha and beta, or if c is NULL in t. */
+ * if first is set. It ends in c, by alpha and beta, or if c is NULL in t. If ahead is
+ * not NULL, the memory is asked for kc rows from there, ldahead floats apart. */
 typedef void gf_tile(ptrdiff_t kc, const float *a, ptrdiff_t ars, ptrdiff_t acs, const float *b, ptrdiff_t ldb,
-	float *t, int first, float *c, ptrdiff_t crs, float alpha, float beta);
+	const float *ahead, ptrdiff_t ldahead, float *t, int first, float *c, ptrdiff_t crs, float alpha, float beta);
 
 /* Copies n <= GF_NR columns of B, each of kc adjacent floats and bcs apart, to
- * kc rows of GF_NR floats. */
-typedef void gf_transpose(ptrdiff_t kc, ptrdiff_t n, const float *b, ptrdiff_t bcs, float *out);
+ * kc rows of GF_NR floats, and asks the memory for what is ahead floats further. */
+typedef void gf_transpose(ptrdiff_t kc, ptrdiff_t n, const float *b, ptrdiff_t bcs, float *out, ptrdiff_t ahead);
 
 /* Ends the chains of m rows and n columns of t in a C of any strides. */
 typedef void gf_finish(ptrdiff_t m, ptrdiff_t n, const float *t, float *c, ptrdiff_t crs, ptrdiff_t ccs, float alpha, float beta);
@@ -242,9 +246,20 @@ static void gf_multiply(const gf_kernels *kernels, ptrdiff_t M, ptrdiff_t N, ptr
 	const int in_place = rows && M <= GF_MR;    /* and is read once, so need not be copied */
 	const int width = kernels->width;
 	const ptrdiff_t mc = gf_min(M, GF_MC);
-	/* Along the rows of B with few rows of A, so that memory streams; else as the caches like it. */
-	const ptrdiff_t kc_max = rows && M <= 48 && N > 4 * GF_NR ? 64 : (ptrdiff_t)GF_KC;
-	const ptrdiff_t nc_max = !rows && M <= GF_MR ? (ptrdiff_t)GF_NR : gf_min(GF_SUMS / mc / GF_NR * GF_NR, 4096);
+	/* Few rows of A and a B that comes from afar: the memory decides. It is quickest when few of
+	 * B's rows, or of its columns where those are adjacent floats, are read side by side. Sizes by
+	 * measurement. */
+	const int far_b = K * N > GF_NEAR, streamed = far_b && M <= GF_FEW;
+	ptrdiff_t kc_max = GF_KC, nr = GF_NR, nc_max = gf_min(GF_SUMS / mc / GF_NR * GF_NR, 4096);
+	if (rows && N > 4 * GF_NR && M <= GF_FEW) {
+		kc_max = !far_b ? 32 : in_place ? 8 : 16;
+	} else if (!rows && streamed) {
+		kc_max = 48;
+		nr = nc_max = 16;
+	} else if (!rows && M <= GF_MR) {
+		kc_max = 64;
+		nc_max = GF_NR;
+	}
 	float *const sums = gf_scratch.sums;
 
 	for (ptrdiff_t i0 = 0; i0 < M; i0 += mc) {
@@ -269,10 +284,14 @@ static void gf_multiply(const gf_kernels *kernels, ptrdiff_t M, ptrdiff_t N, ptr
 					}
 					ab = copy;
 				}
-				for (ptrdiff_t jp = 0; jp < nc; jp += GF_NR) {
-					const ptrdiff_t n = gf_min(nc - jp, GF_NR);
+				for (ptrdiff_t jp = 0; jp < nc; jp += nr) {
+					const ptrdiff_t n = gf_min(nc - jp, nr);
 					const float *bp = b + k0 * brs + (j0 + jp) * bcs;
 					ptrdiff_t ldb = brs, whole = n;  /* columns that bp can serve */
+					/* How far on the next panel lies, 0 after the last. */
+					const ptrdiff_t next = !streamed ? 0 : jp + nr < nc ? nr * bcs : k0 + kc < K ? kc * brs - jp * bcs
+						: j0 + nc < N ? nr * bcs - k0 * brs : 0;
+					const float *ahead = rows && !in_place && next ? bp + next : NULL;
 					if (in_place) {
 						whole = n - n % width;
 						if (whole < n)
@@ -281,7 +300,7 @@ static void gf_multiply(const gf_kernels *kernels, ptrdiff_t M, ptrdiff_t N, ptr
 						if (rows)
 							gf_copy(kc, n, bp, brs, gf_scratch.b, width);
 						else
-							kernels->transpose(kc, n, bp, bcs, gf_scratch.b);
+							kernels->transpose(kc, n, bp, bcs, gf_scratch.b, next);
 						bp = gf_scratch.b;
 						ldb = GF_NR;
 					}
@@ -303,8 +322,9 @@ static void gf_multiply(const gf_kernels *kernels, ptrdiff_t M, ptrdiff_t N, ptr
 							}
 							float *ct = c + (i0 + i) * crs + (j0 + jp + j) * ccs;
 							const int direct = last && ccs == 1 && j + w <= n;
-							kernels->tile[mr][log](kc, ab + i * abrs, abrs, abcs, bt, ldbt, t + j, first,
-								direct ? ct : NULL, crs, alpha, beta);
+							kernels->tile[mr][log](kc, ab + i * abrs, abrs, abcs, bt, ldbt,
+								ahead && tile == 0 ? ahead + j : NULL, brs,
+								t + j, first, direct ? ct : NULL, crs, alpha, beta);
 							if (last && !direct)
 								kernels->finish(mr, gf_min(n - j, w), t + j, ct, crs, ccs, alpha, beta);
 							j += w;
@@ -397,14 +417,14 @@ int gf_test_use(const char *name) {
 
 #define GF_TILE(MR, NV) \
 	GF_TARGET static void GF_FN(tile_##MR##_##NV)(ptrdiff_t kc, const float *a, ptrdiff_t ars, ptrdiff_t acs, \
-		const float *b, ptrdiff_t ldb, float *t, int first, float *c, ptrdiff_t crs, float alpha, float beta) { \
-		GF_FN(tile_body)(MR, NV, kc, a, ars, acs, b, ldb, t, first, c, crs, alpha, beta); \
+		const float *b, ptrdiff_t ldb, const float *ahead, ptrdiff_t ldahead, float *t, int first, float *c, ptrdiff_t crs, float alpha, float beta) { \
+		GF_FN(tile_body)(MR, NV, kc, a, ars, acs, b, ldb, ahead, ldahead, t, first, c, crs, alpha, beta); \
 	}
 
 /* Always inlined with constant mr and nv: acc lives in registers. */
 GF_TARGET static inline __attribute__((always_inline)) void GF_FN(tile_body)(const int mr, const int nv,
 	ptrdiff_t kc, const float *a, ptrdiff_t ars, ptrdiff_t acs, const float *b, ptrdiff_t ldb,
-	float *t, int first, float *c, ptrdiff_t crs, float alpha, float beta) {
+	const float *ahead, ptrdiff_t ldahead, float *t, int first, float *c, ptrdiff_t crs, float alpha, float beta) {
 	GF_VEC acc[GF_MR][16];
 	if (first) {
 #pragma GCC unroll 16
@@ -431,6 +451,11 @@ GF_TARGET static inline __attribute__((always_inline)) void GF_FN(tile_body)(con
 #pragma GCC unroll 16
 			for (int v = 0; v < nv; v++)
 				acc[i][v] = GF_FMA(av, bv[v], acc[i][v]);
+		}
+		if (ahead) {
+#pragma GCC unroll 4
+			for (int v = 0; v < nv * GF_V; v += 16)
+				__builtin_prefetch(ahead + k * ldahead + v);
 		}
 		a += acs;
 		a3 += acs;
@@ -480,13 +505,13 @@ GF_TARGET static void GF_FN(finish)(ptrdiff_t m, ptrdiff_t n, const float *t, fl
 #if GF_V >= 8
 #define GF_SQUARE 8
 /* The 4 by 4 transposes of both halves of the lanes; rows 4 to 7 come in as the upper halves. */
-GF_TARGET static inline __attribute__((always_inline)) void GF_FN(square)(const float *b, ptrdiff_t bcs, float *out) {
+GF_TARGET static inline __attribute__((always_inline)) void GF_FN(square)(const float *low, const float *high, ptrdiff_t bcs, float *out) {
 #pragma GCC unroll 2
 	for (int h = 0; h < 8; h += 4) {
 		__m256 r[4];
 #pragma GCC unroll 4
 		for (int i = 0; i < 4; i++)
-			r[i] = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(b + i * bcs + h)), _mm_loadu_ps(b + (i + 4) * bcs + h), 1);
+			r[i] = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(low + i * bcs + h)), _mm_loadu_ps(high + i * bcs + h), 1);
 		const __m256 x = _mm256_unpacklo_ps(r[0], r[1]), y = _mm256_unpacklo_ps(r[2], r[3]);
 		const __m256 z = _mm256_unpackhi_ps(r[0], r[1]), w = _mm256_unpackhi_ps(r[2], r[3]);
 		_mm256_storeu_ps(out + (h + 0) * GF_NR, _mm256_shuffle_ps(x, y, 0x44));
@@ -497,32 +522,43 @@ GF_TARGET static inline __attribute__((always_inline)) void GF_FN(square)(const 
 }
 #elif GF_V == 4
 #define GF_SQUARE 4
-GF_TARGET static inline __attribute__((always_inline)) void GF_FN(square)(const float *b, ptrdiff_t bcs, float *out) {
-	const float32x4x2_t x = vtrnq_f32(vld1q_f32(b), vld1q_f32(b + bcs));
-	const float32x4x2_t y = vtrnq_f32(vld1q_f32(b + 2 * bcs), vld1q_f32(b + 3 * bcs));
+static inline __attribute__((always_inline)) void GF_FN(square)(const float *low, const float *high, ptrdiff_t bcs, float *out) {
+	const float32x4x2_t x = vtrnq_f32(vld1q_f32(low), vld1q_f32(low + bcs));
+	const float32x4x2_t y = vtrnq_f32(vld1q_f32(high), vld1q_f32(high + bcs));
 	vst1q_f32(out, vcombine_f32(vget_low_f32(x.val[0]), vget_low_f32(y.val[0])));
 	vst1q_f32(out + GF_NR, vcombine_f32(vget_low_f32(x.val[1]), vget_low_f32(y.val[1])));
 	vst1q_f32(out + 2 * GF_NR, vcombine_f32(vget_high_f32(x.val[0]), vget_high_f32(y.val[0])));
 	vst1q_f32(out + 3 * GF_NR, vcombine_f32(vget_high_f32(x.val[1]), vget_high_f32(y.val[1])));
 }
-#else
-#define GF_SQUARE 1
-static inline void GF_FN(square)(const float *b, ptrdiff_t bcs, float *out) {
-	(void)bcs;
-	*out = *b;
-}
 #endif
 
-GF_TARGET static void GF_FN(transpose)(ptrdiff_t kc, ptrdiff_t n, const float *b, ptrdiff_t bcs, float *out) {
+GF_TARGET static void GF_FN(transpose)(ptrdiff_t kc, ptrdiff_t n, const float *b, ptrdiff_t bcs, float *out, ptrdiff_t ahead) {
 	ptrdiff_t j = 0;
+#ifdef GF_SQUARE
 	for (; j + GF_SQUARE <= n; j += GF_SQUARE) {
+		/* Two pointers keep the addresses in registers. */
+		const float *low = b + j * bcs, *high = low + GF_SQUARE / 2 * bcs;
+		float *to = out + j;
 		ptrdiff_t k = 0;
-		for (; k + GF_SQUARE <= kc; k += GF_SQUARE)
-			GF_FN(square)(b + j * bcs + k, bcs, out + k * GF_NR + j);
+		for (; k + 16 <= kc; k += 16, low += 16, high += 16, to += 16 * GF_NR) {
+#pragma GCC unroll 16
+			for (int s = 0; s < 16; s += GF_SQUARE)
+				GF_FN(square)(low + s, high + s, bcs, to + s * GF_NR);
+			if (ahead) {
+#pragma GCC unroll 4
+				for (int i = 0; i < GF_SQUARE / 2; i++) {
+					__builtin_prefetch(low + i * bcs + ahead);
+					__builtin_prefetch(high + i * bcs + ahead);
+				}
+			}
+		}
 		for (; k < kc; k++)
 			for (ptrdiff_t i = j; i < j + GF_SQUARE; i++)
 				out[k * GF_NR + i] = b[i * bcs + k];
 	}
+#else
+	(void)ahead;
+#endif
 	for (; j < n; j++)
 		for (ptrdiff_t k = 0; k < kc; k++)
 			out[k * GF_NR + j] = b[j * bcs + k];
