@@ -1,7 +1,7 @@
 # make demo     install the native libraries if they are missing, then write text with the demo pair
 # make test     the same, then every test
 # make native   install the native libraries: MLX and mlx-c
-# make race     every test under the race detector
+# make race     every test under the race detector; RACE="./mlx" for some packages
 # make check    vet, staticcheck, gofumpt, module files, the C interface, builds for other platforms
 # make faults   known faults planted one by one: some test must fail for each
 # make bench    Go benchmarks of all packages
@@ -17,6 +17,8 @@ GO ?= go
 ifeq ($(filter go1.27% go1.28% go1.29% go1.3% go2%,$(GOTOOLCHAIN)),)
 export GOTOOLCHAIN := go1.27.3+auto
 endif
+
+RACE ?= ./...
 
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOFUMPT := mvdan.cc/gofumpt@v0.12.0
@@ -34,10 +36,10 @@ demo: native
 		'defaultUsage is the default function to print a usage message.' | bin/generate -compare -prompt-file -
 
 test: native
-	$(GO) test ./...
+	$(GO) test -timeout 20m ./...
 
 race: native
-	$(GO) test -race -timeout 30m ./...
+	$(GO) test -race -timeout 40m $(RACE)
 
 faults: native
 	GODFLASH_FAULTS=1 $(GO) test -v -timeout 60m ./internal/faults
