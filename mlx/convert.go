@@ -142,7 +142,7 @@ func (a Array) read(o op, want Dtype, f func(data unsafe.Pointer, n int) error) 
 	if got := Dtype(i.Dtype); got != want {
 		return fail(fmt.Sprintf("the elements are %v, asked for were %v; convert with AsType", got, want), nil)
 	}
-	data, extra, status := mlxc.Read(h, a.s.lib.stream)
+	data, extra, status := mlxc.Read(h, a.s.stream)
 	if extra != 0 {
 		defer func() { mlxc.Free([]mlxc.Handle{extra}) }()
 	}

@@ -94,7 +94,7 @@ func (s *Scope) unary(o op, a Array) Array {
 	if x == 0 {
 		return s.zeroInput(o, "", a)
 	}
-	h := mlxc.CallUnary(o.fn(), x, s.lib.stream)
+	h := mlxc.CallUnary(o.fn(), x, s.stream)
 	if h <= mlxc.OffWorker {
 		return s.failed(o, h, "", a)
 	}
@@ -109,7 +109,7 @@ func (s *Scope) binary(o op, a, b Array) Array {
 	if x == 0 || y == 0 {
 		return s.zeroInput(o, "", a, b)
 	}
-	h := mlxc.CallBinary(o.fn(), x, y, s.lib.stream)
+	h := mlxc.CallBinary(o.fn(), x, y, s.stream)
 	if h <= mlxc.OffWorker {
 		return s.failed(o, h, "", a, b)
 	}
@@ -128,7 +128,7 @@ func (s *Scope) withInt(o op, a Array, i int, what string) Array {
 	if !fits(i) {
 		return s.refuse(o, limitText, args1(what, i), a)
 	}
-	h := mlxc.CallInt(o.fn(), x, i, s.lib.stream)
+	h := mlxc.CallInt(o.fn(), x, i, s.stream)
 	if h <= mlxc.OffWorker {
 		return s.failed(o, h, args1(what, i), a)
 	}
@@ -146,7 +146,7 @@ func (s *Scope) withInt2(o op, a Array, i, j int, whatI, whatJ string) Array {
 	if !fits(i) || !fits(j) {
 		return s.refuse(o, limitText, args2(whatI, i, whatJ, j), a)
 	}
-	h := mlxc.CallInt2(o.fn(), x, i, j, s.lib.stream)
+	h := mlxc.CallInt2(o.fn(), x, i, j, s.stream)
 	if h <= mlxc.OffWorker {
 		return s.failed(o, h, args2(whatI, i, whatJ, j), a)
 	}
@@ -166,7 +166,7 @@ func (s *Scope) withInts(o op, a Array, v []int, what string) Array {
 	if !ok {
 		return s.refuse(o, limitText, what+" "+formatInts(v), a)
 	}
-	h := mlxc.CallInts(o.fn(), x, p, s.lib.stream)
+	h := mlxc.CallInts(o.fn(), x, p, s.stream)
 	if h <= mlxc.OffWorker {
 		return s.failed(o, h, what+" "+formatInts(v), a)
 	}
@@ -181,7 +181,7 @@ func (s *Scope) withBool(o op, a Array, flag bool) Array {
 	if x == 0 {
 		return s.zeroInput(o, "", a)
 	}
-	h := mlxc.CallBool(o.fn(), x, flag, s.lib.stream)
+	h := mlxc.CallBool(o.fn(), x, flag, s.stream)
 	if h <= mlxc.OffWorker {
 		return s.failed(o, h, "", a)
 	}
@@ -204,7 +204,7 @@ func (s *Scope) reduce(all, some op, a Array, flag bool, axes []int) Array {
 	if !ok {
 		return s.refuse(some, limitText, "axes "+formatInts(axes), a)
 	}
-	h := mlxc.CallIntsBool(some.fn(), x, p, flag, s.lib.stream)
+	h := mlxc.CallIntsBool(some.fn(), x, p, flag, s.stream)
 	if h <= mlxc.OffWorker {
 		return s.failed(some, h, "axes "+formatInts(axes), a)
 	}
@@ -222,7 +222,7 @@ func (s *Scope) withIntBool(o op, a Array, i int, flag bool, what string) Array 
 	if !fits(i) {
 		return s.refuse(o, limitText, args1(what, i), a)
 	}
-	h := mlxc.CallIntBool(o.fn(), x, i, flag, s.lib.stream)
+	h := mlxc.CallIntBool(o.fn(), x, i, flag, s.stream)
 	if h <= mlxc.OffWorker {
 		return s.failed(o, h, args1(what, i), a)
 	}
@@ -240,7 +240,7 @@ func (s *Scope) binaryInt(o op, a, b Array, i int, what string) Array {
 	if !fits(i) {
 		return s.refuse(o, limitText, args1(what, i), a, b)
 	}
-	h := mlxc.CallBinaryInt(o.fn(), x, y, i, s.lib.stream)
+	h := mlxc.CallBinaryInt(o.fn(), x, y, i, s.stream)
 	if h <= mlxc.OffWorker {
 		return s.failed(o, h, args1(what, i), a, b)
 	}
@@ -258,7 +258,7 @@ func (s *Scope) scan(o op, a Array, axis int) Array {
 	if !fits(axis) {
 		return s.refuse(o, limitText, args1("axis", axis), a)
 	}
-	h := mlxc.CallScan(o.fn(), x, axis, s.lib.stream)
+	h := mlxc.CallScan(o.fn(), x, axis, s.stream)
 	if h <= mlxc.OffWorker {
 		return s.failed(o, h, args1("axis", axis), a)
 	}
@@ -280,7 +280,7 @@ func (s *Scope) vectorInt(o op, axis int, arrays []Array) Array {
 	if !fits(axis) {
 		return s.refuse(o, limitText, args1("axis", axis), arrays...)
 	}
-	h := mlxc.CallVectorInt(o.fn(), list, axis, s.lib.stream)
+	h := mlxc.CallVectorInt(o.fn(), list, axis, s.stream)
 	if h <= mlxc.OffWorker {
 		return s.failed(o, h, args1("axis", axis), arrays...)
 	}

@@ -30,7 +30,7 @@ func (s *Scope) fill(o op, dt Dtype, shape []int) Array {
 	if !ok {
 		return Array{}
 	}
-	h := mlxc.CallFill(o.fn(), p, int(dt), s.lib.stream)
+	h := mlxc.CallFill(o.fn(), p, int(dt), s.stream)
 	if h <= mlxc.OffWorker {
 		return s.failed(o, h, fillArgs(dt, shape))
 	}
@@ -70,7 +70,7 @@ func (s *Scope) Full(v float64, dt Dtype, shape ...int) Array {
 	if !value.Valid() {
 		return Array{}
 	}
-	h := mlxc.Full(p, value.handle(opFull, 1), int(dt), s.lib.stream)
+	h := mlxc.Full(p, value.handle(opFull, 1), int(dt), s.stream)
 	s.drop(value)
 	if h <= mlxc.OffWorker {
 		return s.failed(opFull, h, fillArgs(dt, shape))
@@ -174,7 +174,7 @@ func (s *Scope) Arange(start, stop, step float64, dt Dtype) Array {
 	case step == 0 || math.IsNaN(n) || n > math.MaxInt32:
 		return s.refuse(opArange, "impossible range", text())
 	}
-	h := mlxc.Arange(start, stop, step, int(dt), s.lib.stream)
+	h := mlxc.Arange(start, stop, step, int(dt), s.stream)
 	if h <= mlxc.OffWorker {
 		return s.failed(opArange, h, text())
 	}

@@ -25,7 +25,7 @@ func (s *Scope) RMSNorm(x, w Array, eps float32) Array {
 	if h == 0 {
 		return s.zeroInput(opRMSNorm, "", x, w)
 	}
-	h = mlxc.RMSNorm(h, w.use(s, opRMSNorm, 2), eps, s.lib.stream)
+	h = mlxc.RMSNorm(h, w.use(s, opRMSNorm, 2), eps, s.stream)
 	if h <= mlxc.OffWorker {
 		return s.failed(opRMSNorm, h, "", x, w)
 	}
@@ -42,7 +42,7 @@ func (s *Scope) LayerNorm(x, w, b Array, eps float32) Array {
 	if h == 0 {
 		return s.zeroInput(opLayerNorm, "", x, w, b)
 	}
-	h = mlxc.LayerNorm(h, w.use(s, opLayerNorm, 2), b.use(s, opLayerNorm, 3), eps, s.lib.stream)
+	h = mlxc.LayerNorm(h, w.use(s, opLayerNorm, 2), b.use(s, opLayerNorm, 3), eps, s.stream)
 	if h <= mlxc.OffWorker {
 		return s.failed(opLayerNorm, h, "", x, w, b)
 	}
@@ -93,7 +93,7 @@ func (s *Scope) RoPE(x Array, o RoPEOptions, offset int) Array {
 	if msg != "" {
 		return s.refuse(opRoPE, msg, o.text(), x)
 	}
-	h = mlxc.RoPE(h, o.Dims, o.Traditional, !o.Freqs.Valid(), o.Base, o.Scale, offset, o.Freqs.use(s, opRoPE, 2), s.lib.stream)
+	h = mlxc.RoPE(h, o.Dims, o.Traditional, !o.Freqs.Valid(), o.Base, o.Scale, offset, o.Freqs.use(s, opRoPE, 2), s.stream)
 	if h <= mlxc.OffWorker {
 		return s.failed(opRoPE, h, o.text()+", "+args1("offset", offset), x)
 	}
@@ -112,7 +112,7 @@ func (s *Scope) RoPEDynamic(x Array, o RoPEOptions, offset Array) Array {
 	if msg := o.check(); msg != "" {
 		return s.refuse(opRoPEDynamic, msg, o.text(), x, offset)
 	}
-	h = mlxc.RoPEDynamic(h, o.Dims, o.Traditional, !o.Freqs.Valid(), o.Base, o.Scale, at, o.Freqs.use(s, opRoPEDynamic, 3), s.lib.stream)
+	h = mlxc.RoPEDynamic(h, o.Dims, o.Traditional, !o.Freqs.Valid(), o.Base, o.Scale, at, o.Freqs.use(s, opRoPEDynamic, 3), s.stream)
 	if h <= mlxc.OffWorker {
 		return s.failed(opRoPEDynamic, h, o.text(), x, offset)
 	}
@@ -149,7 +149,7 @@ func (s *Scope) Attention(q, k, v Array, o AttentionOptions) Array {
 		}
 		o.Scale = float32(1 / math.Sqrt(float64(shape[len(shape)-1])))
 	}
-	h := mlxc.Attention(hq, hk, hv, o.Scale, o.Causal, o.Mask.use(s, opAttention, 4), o.Sinks.use(s, opAttention, 5), s.lib.stream)
+	h := mlxc.Attention(hq, hk, hv, o.Scale, o.Causal, o.Mask.use(s, opAttention, 4), o.Sinks.use(s, opAttention, 5), s.stream)
 	if h <= mlxc.OffWorker {
 		return s.failed(opAttention, h, text(), q, k, v)
 	}

@@ -26,7 +26,7 @@ func (s *Scope) AddMM(c, a, b Array, alpha, beta float32) Array {
 	if z == 0 || x == 0 || y == 0 {
 		return s.zeroInput(opAddMM, "", c, a, b)
 	}
-	h := mlxc.AddMM(z, x, y, alpha, beta, s.lib.stream)
+	h := mlxc.AddMM(z, x, y, alpha, beta, s.stream)
 	if h <= mlxc.OffWorker {
 		return s.failed(opAddMM, h, "", c, a, b)
 	}
@@ -65,7 +65,7 @@ func (s *Scope) Conv1d(x, w Array, o Conv1dOptions) Array {
 	if o.Padding < 0 || !fits(o.Padding) {
 		return s.refuse(opConv1d, "padding must not be negative", o.text(), x, w)
 	}
-	h := mlxc.Conv1d(hx, hw, o.Stride, o.Padding, o.Dilation, o.Groups, s.lib.stream)
+	h := mlxc.Conv1d(hx, hw, o.Stride, o.Padding, o.Dilation, o.Groups, s.stream)
 	if h <= mlxc.OffWorker {
 		return s.failed(opConv1d, h, o.text(), x, w)
 	}

@@ -64,7 +64,7 @@ func (s *Scope) ArrayEqual(a, b Array) Array {
 	if x == 0 || y == 0 {
 		return s.zeroInput(opArrayEqual, "", a, b)
 	}
-	h := mlxc.CallBinaryBool(opArrayEqual.fn(), x, y, false, s.lib.stream)
+	h := mlxc.CallBinaryBool(opArrayEqual.fn(), x, y, false, s.stream)
 	if h <= mlxc.OffWorker {
 		return s.failed(opArrayEqual, h, "", a, b)
 	}

@@ -98,11 +98,11 @@ func (s *Scope) Remainder(a, b Array) Array { return s.divide(opRemainder, a, b)
 // the smallest number divided by -1; these divisors are replaced and their
 // results filled in.
 func (s *Scope) divide(o op, a, b Array) Array {
-	if s.lib.device != DeviceCPU || !s.begin(o) || !a.Valid() || !b.Valid() || !mlxc.OnWorker() ||
+	if s.device != DeviceCPU || !s.begin(o) || !a.Valid() || !b.Valid() || !mlxc.OnWorker() ||
 		!a.Dtype().isInteger() || !b.Dtype().isInteger() {
 		return s.binary(o, a, b)
 	}
-	t := Scope{lib: s.lib, name: s.name} // for the steps between
+	t := Scope{lib: s.lib, stream: s.stream, device: s.device, name: s.name} // for the steps between
 	defer t.close(closedByClose)
 	zero := t.Scalar(0, Int32)
 	byZero := t.Equal(b, zero)
@@ -153,7 +153,7 @@ func (s *Scope) Clip(a, lo, hi Array) Array {
 	if x == 0 {
 		return s.zeroInput(opClip, "", a, lo, hi)
 	}
-	h := mlxc.CallTernary(opClip.fn(), x, lo.use(s, opClip, 2), hi.use(s, opClip, 3), s.lib.stream)
+	h := mlxc.CallTernary(opClip.fn(), x, lo.use(s, opClip, 2), hi.use(s, opClip, 3), s.stream)
 	if h <= mlxc.OffWorker {
 		return s.failed(opClip, h, "", a, lo, hi)
 	}

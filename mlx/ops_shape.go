@@ -93,7 +93,7 @@ func (s *Scope) Split(a Array, n, axis int) []Array {
 		return nil
 	}
 	out := s.room(n)
-	return s.spread(opSplit, out, mlxc.Split(x, n, axis, out, s.lib.stream), text, a)
+	return s.spread(opSplit, out, mlxc.Split(x, n, axis, out, s.stream), text, a)
 }
 
 // SplitAt cuts a before each index along an axis: indices 2, 5 give [0,2), [2,5)
@@ -117,7 +117,7 @@ func (s *Scope) SplitAt(a Array, axis int, indices ...int) []Array {
 		at[i] = int32(v)
 	}
 	out := s.room(len(at) + 1)
-	return s.spread(opSplitAt, out, mlxc.SplitAt(x, at, axis, out, s.lib.stream), text, a)
+	return s.spread(opSplitAt, out, mlxc.SplitAt(x, at, axis, out, s.stream), text, a)
 }
 
 // room makes the worker's list n long.
@@ -170,7 +170,7 @@ func (s *Scope) AsType(a Array, dt Dtype) Array {
 	case !dt.valid():
 		return s.refuse(opAsType, "unknown type", dt.String(), a)
 	}
-	h := mlxc.CallDtype(opAsType.fn(), x, int(dt), s.lib.stream)
+	h := mlxc.CallDtype(opAsType.fn(), x, int(dt), s.stream)
 	if h <= mlxc.OffWorker {
 		return s.failed(opAsType, h, dt.String(), a)
 	}

@@ -29,7 +29,7 @@ func (s *Scope) Slice(a Array, start, stop []int) Array {
 	if !ok1 || !ok2 || lo.N != hi.N {
 		return s.refuse(opSlice, "start and stop need one number per axis, at most 8", "start "+formatInts(start)+", stop "+formatInts(stop), a)
 	}
-	h := mlxc.Slice(x, lo, hi, s.lib.stream)
+	h := mlxc.Slice(x, lo, hi, s.stream)
 	if h <= mlxc.OffWorker {
 		return s.failed(opSlice, h, "start "+formatInts(start)+", stop "+formatInts(stop), a)
 	}
@@ -49,7 +49,7 @@ func (s *Scope) SliceAxis(a Array, axis, start, stop int) Array {
 	if !fits(axis) || !fits(start) || !fits(stop) {
 		return s.refuse(opSliceAxis, limitText, args1("axis", axis), a)
 	}
-	h := mlxc.SliceAxis(x, axis, start, stop, s.lib.stream)
+	h := mlxc.SliceAxis(x, axis, start, stop, s.stream)
 	if h <= mlxc.OffWorker {
 		return s.failed(opSliceAxis, h, args1("axis", axis)+", "+args2("start", start, "stop", stop), a)
 	}
@@ -73,7 +73,7 @@ func (s *Scope) SliceDynamic(a, start Array, axes, size []int) Array {
 	if _, ok := product(size); !ok1 || !ok2 || !ok {
 		return s.refuse(opSliceDynamic, "impossible size or axes", "axes "+formatInts(axes)+", size "+formatInts(size), a, start)
 	}
-	h := mlxc.SliceDynamic(x, at, ax, sz, s.lib.stream)
+	h := mlxc.SliceDynamic(x, at, ax, sz, s.stream)
 	if h <= mlxc.OffWorker {
 		return s.failed(opSliceDynamic, h, "axes "+formatInts(axes)+", size "+formatInts(size), a, start)
 	}
@@ -96,7 +96,7 @@ func (s *Scope) SliceUpdate(dst, src Array, start, stop []int) Array {
 	if !ok1 || !ok2 || lo.N != hi.N {
 		return s.refuse(opSliceUpdate, "start and stop need one number per axis, at most 8", "start "+formatInts(start)+", stop "+formatInts(stop), dst, src)
 	}
-	h := mlxc.SliceUpdate(x, y, lo, hi, s.lib.stream)
+	h := mlxc.SliceUpdate(x, y, lo, hi, s.stream)
 	if h <= mlxc.OffWorker {
 		return s.failed(opSliceUpdate, h, "start "+formatInts(start)+", stop "+formatInts(stop), dst, src)
 	}
@@ -119,7 +119,7 @@ func (s *Scope) SliceUpdateDynamic(dst, src, start Array, axes []int) Array {
 	if !ok {
 		return s.refuse(opSliceUpdateDynamic, limitText, "axes "+formatInts(axes), dst, src, start)
 	}
-	h := mlxc.SliceUpdateDynamic(x, y, at, ax, s.lib.stream)
+	h := mlxc.SliceUpdateDynamic(x, y, at, ax, s.stream)
 	if h <= mlxc.OffWorker {
 		return s.failed(opSliceUpdateDynamic, h, "axes "+formatInts(axes), dst, src, start)
 	}
@@ -148,7 +148,7 @@ func (s *Scope) Where(c, x, y Array) Array {
 	if hc == 0 || hx == 0 || hy == 0 {
 		return s.zeroInput(opWhere, "", c, x, y)
 	}
-	h := mlxc.CallTernary(opWhere.fn(), hc, hx, hy, s.lib.stream)
+	h := mlxc.CallTernary(opWhere.fn(), hc, hx, hy, s.stream)
 	if h <= mlxc.OffWorker {
 		return s.failed(opWhere, h, "", c, x, y)
 	}

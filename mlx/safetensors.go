@@ -139,7 +139,7 @@ func (s *Scope) save(path string, arrays map[string]Array, metadata map[string]s
 		if !a.Valid() {
 			return fmt.Errorf("array %q: %w", name, ErrZeroArray)
 		}
-		data, extra, status := mlxc.Read(a.use(s, opSave, i+1), s.lib.stream)
+		data, extra, status := mlxc.Read(a.use(s, opSave, i+1), s.stream)
 		if extra != 0 {
 			extras = append(extras, extra)
 		}

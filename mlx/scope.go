@@ -20,6 +20,8 @@ import (
 // [Library.Do], where only one goroutine runs at a time.
 type Scope struct {
 	lib      *Library
+	stream   mlxc.Handle // where operations run: the library's, or another one inside On
+	device   DeviceType  // of stream
 	name     string
 	slots    []slot
 	free     int32 // index+1 of the first free slot, 0 for none

@@ -245,7 +245,7 @@ func (l *Library) run(f func(s *Scope) error) (err error) {
 		return fmt.Errorf("%w: Library", ErrClosed)
 	}
 	c := l.core
-	s := &Scope{lib: l, name: "Do", slots: c.takeSlots()}
+	s := &Scope{lib: l, stream: l.stream, device: l.device, name: "Do", slots: c.takeSlots()}
 	if c.depth == 0 {
 		c.failure = nil
 	}
@@ -270,7 +270,7 @@ func (l *Library) run(f func(s *Scope) error) (err error) {
 // closed: for weights, caches, states. It may be called on any goroutine. On
 // a closed Library the scope is closed from the start. The name is for error texts.
 func (l *Library) NewScope(name string) *Scope {
-	s := &Scope{lib: l, name: name}
+	s := &Scope{lib: l, stream: l.stream, device: l.device, name: name}
 	c := l.core
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -34,6 +34,19 @@ const layout = `
 #define HANDLE(type) _Static_assert(sizeof(type) == sizeof(void *) && offsetof(type, ctx) == 0, "layout of " #type);
 HANDLE(mlx_array) HANDLE(mlx_stream) HANDLE(mlx_device) HANDLE(mlx_string) HANDLE(mlx_vector_array)
 HANDLE(mlx_compile_cache) HANDLE(mlx_map_string_to_array) HANDLE(mlx_map_string_to_string)
+HANDLE(mlx_closure) HANDLE(mlx_closure_custom) HANDLE(mlx_closure_custom_jvp) HANDLE(mlx_closure_custom_vmap)
+HANDLE(mlx_closure_value_and_grad) HANDLE(mlx_vector_string) HANDLE(mlx_device_info) HANDLE(mlx_distributed_group)
+HANDLE(mlx_io_reader) HANDLE(mlx_io_writer) HANDLE(mlx_io_gguf)
+HANDLE(mlx_fast_cuda_kernel) HANDLE(mlx_fast_cuda_kernel_config) HANDLE(mlx_fast_metal_kernel) HANDLE(mlx_fast_metal_kernel_config)
+#define SLOT(n, member, type) _Static_assert(offsetof(mlx_io_vtable, member) == n * sizeof(void *) && \
+  __builtin_types_compatible_p(__typeof__(((mlx_io_vtable *)0)->member), type), "mlx_io_vtable." #member);
+SLOT(0, is_open, bool (*)(void *)) SLOT(1, good, bool (*)(void *)) SLOT(2, tell, size_t (*)(void *))
+SLOT(3, seek, int (*)(void *, int64_t, int)) SLOT(4, read, size_t (*)(void *, char *, size_t))
+SLOT(5, read_at_offset, size_t (*)(void *, char *, size_t, size_t)) SLOT(6, write, size_t (*)(void *, const char *, size_t))
+SLOT(7, label, const char *(*)(void *)) SLOT(8, free, void (*)(void *))
+_Static_assert(sizeof(mlx_io_vtable) == 9 * sizeof(void *), "size of mlx_io_vtable");
+_Static_assert(MLX_COMPILE_MODE_DISABLED == 0 && MLX_COMPILE_MODE_NO_SIMPLIFY == 1 && MLX_COMPILE_MODE_NO_FUSE == 2 &&
+  MLX_COMPILE_MODE_ENABLED == 3, "numbers of mlx_compile_mode");
 _Static_assert(sizeof(mlx_map_string_to_array_iterator) == 2 * sizeof(void *), "layout of mlx_map_string_to_array_iterator");
 _Static_assert(offsetof(mlx_map_string_to_array_iterator, map_ctx) == sizeof(void *), "layout of mlx_map_string_to_array_iterator");
 _Static_assert(sizeof(mlx_optional_float) == 8 && offsetof(mlx_optional_float, has_value) == 4, "layout of mlx_optional_float");

@@ -1,15 +1,14 @@
 //go:build cgo && ((linux && (amd64 || arm64)) || (darwin && arm64))
 
-#include "mlxc.h"
-#include "shim.h"
+#include "table.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define DECLARE(result, name, params) static result(*p_##name) params;
-MLXC_FUNCTIONS(DECLARE)
+#define DEFINE(result, name, params) result(*p_##name) params;
+MLXC_FUNCTIONS(DEFINE)
 
 typedef void (*anyfn)(void);
 static const struct entry { const char *name, *sig; anyfn *slot; } entries[] = {
@@ -415,3 +414,20 @@ void gf_loader_close(gf_loader *l) {
   p_mlx_map_string_to_array_free(l->arrays);
   free(l);
 }
+
+// What ops.c needs of this file.
+int gf_enter(void) {
+  tls_error[0] = 0;
+  return tls_worker;
+}
+void gf_say(const char *msg) { snprintf(tls_error, sizeof tls_error, "%s", msg); }
+gf_h gf_done(int rc, mlx_array r) { return done(rc, r); }
+mlx_vector_array gf_vector(const gf_h *in, size_t n) { return vector(in, n); }
+mlx_vector_array gf_vector_empty(void) { return p_mlx_vector_array_new(); }
+void gf_vector_free(mlx_vector_array v) {
+  if (v.ctx) p_mlx_vector_array_free(v);
+}
+void gf_array_free(mlx_array a) {
+  if (a.ctx) p_mlx_array_free(a);
+}
+long gf_spread(int rc, mlx_vector_array v, gf_h *out, size_t cap) { return spread(rc, v, out, cap); }
