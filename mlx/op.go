@@ -24,6 +24,9 @@ var ops = []opInfo{{name: "?"}}
 // library is loaded, and only read afterwards.
 var fns []mlxc.Handle
 
+// kinds holds the numbers of the ops' signature classes, where [Scope.call] serves them.
+var kinds []int
+
 // newOp declares an operation: its method, mlx-c's function, and the function's
 // signature class. To add an operation, write its line in mlxc.h and a method
 // with the op declared beside it.
@@ -36,7 +39,7 @@ func (o op) fn() mlxc.Handle { return fns[o] }
 
 // resolveOps finds the functions of all ops in the loaded library.
 func resolveOps() error {
-	table := make([]mlxc.Handle, len(ops))
+	table, numbers := make([]mlxc.Handle, len(ops)), make([]int, len(ops))
 	for i, o := range ops {
 		if o.class == "" {
 			continue
@@ -45,9 +48,9 @@ func resolveOps() error {
 		if class != o.class {
 			return fmt.Errorf("mlx: %s: %s is declared %s here and %s in mlxc.h", o.name, o.c, o.class, class)
 		}
-		table[i] = fn
+		table[i], numbers[i] = fn, mlxc.Kind(class)
 	}
-	fns = table
+	fns, kinds = table, numbers
 	return nil
 }
 
@@ -169,6 +172,24 @@ func (s *Scope) withInts(o op, a Array, v []int, what string) Array {
 	h := mlxc.CallInts(o.fn(), x, p, s.stream)
 	if h <= mlxc.OffWorker {
 		return s.failed(o, h, what+" "+formatInts(v), a)
+	}
+	return s.put(o, h)
+}
+
+func (s *Scope) withDtype(o op, a Array, dt Dtype) Array {
+	if !s.begin(o) {
+		return Array{}
+	}
+	x := a.use(s, o, 1)
+	switch {
+	case x == 0:
+		return s.zeroInput(o, dt.String(), a)
+	case !dt.valid():
+		return s.refuse(o, "unknown type", dt.String(), a)
+	}
+	h := mlxc.CallDtype(o.fn(), x, int(dt), s.lib.stream)
+	if h <= mlxc.OffWorker {
+		return s.failed(o, h, dt.String(), a)
 	}
 	return s.put(o, h)
 }

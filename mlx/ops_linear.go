@@ -75,3 +75,25 @@ func (s *Scope) Conv1d(x, w Array, o Conv1dOptions) Array {
 func (o Conv1dOptions) text() string {
 	return "stride " + strconv.Itoa(o.Stride) + ", padding " + strconv.Itoa(o.Padding) + ", dilation " + strconv.Itoa(o.Dilation) + ", groups " + strconv.Itoa(o.Groups)
 }
+
+var opGatherMM = newOp("GatherMM", "mlx_gather_mm", mlxc.ClassGatherMM)
+
+// GatherMM multiplies picked matrices: result i, of the shape to which LHS and RHS
+// broadcast, is a[LHS[i]] [M, K] times b[RHS[i]] [K, N]: [..., M, N]. Indices number
+// the batch axes flattened and are not checked. On CPUs only Float32 is
+// possible. (mlx_gather_mm)
+func (s *Scope) GatherMM(a, b Array, ix GatherOptions) Array {
+	if s.lib.device == DeviceCPU {
+		x, ok1 := a.peek(s, opGatherMM, 1)
+		y, ok2 := b.peek(s, opGatherMM, 2)
+		if ok1 && ok2 && (Dtype(x.Dtype) != Float32 || Dtype(y.Dtype) != Float32) {
+			return s.stop(opGatherMM, "float32 is needed on a CPU", nil, a, b)
+		}
+	}
+	if s.isEmpty(a, opGatherMM) || s.isEmpty(b, opGatherMM) || s.isEmpty(ix.LHS, opGatherMM) || s.isEmpty(ix.RHS, opGatherMM) {
+		return s.stop(opGatherMM, emptyText, nil, a, b, ix.LHS, ix.RHS)
+	}
+	g := &mlxc.Args{}
+	g.SetBool(0, ix.Sorted)
+	return s.call(opGatherMM, g, 2, nil, a, b, ix.LHS, ix.RHS)
+}

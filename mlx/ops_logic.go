@@ -70,3 +70,25 @@ func (s *Scope) ArrayEqual(a, b Array) Array {
 	}
 	return s.put(opArrayEqual, h)
 }
+
+var (
+	opAllClose = newOp("AllClose", "mlx_allclose", mlxc.ClassClose)
+	opIsClose  = newOp("IsClose", "mlx_isclose", mlxc.ClassClose)
+)
+
+// AllClose is one truth value: whether |a-b| <= atol + rtol*|b| everywhere. NaN is
+// close to NaN when equalNaN is set. (mlx_allclose)
+func (s *Scope) AllClose(a, b Array, rtol, atol float64, equalNaN bool) Array {
+	return s.close2(opAllClose, a, b, rtol, atol, equalNaN)
+}
+
+// IsClose is [Scope.AllClose] elementwise. (mlx_isclose)
+func (s *Scope) IsClose(a, b Array, rtol, atol float64, equalNaN bool) Array {
+	return s.close2(opIsClose, a, b, rtol, atol, equalNaN)
+}
+
+func (s *Scope) close2(o op, a, b Array, rtol, atol float64, equalNaN bool) Array {
+	g := &mlxc.Args{D: [3]float64{rtol, atol}}
+	g.SetBool(0, equalNaN)
+	return s.call(o, g, 2, nil, a, b)
+}

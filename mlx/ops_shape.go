@@ -160,19 +160,5 @@ func (s *Scope) Copy(a Array) Array { return s.unary(opCopy, a) }
 
 // AsType converts the elements. (mlx_astype)
 func (s *Scope) AsType(a Array, dt Dtype) Array {
-	if !s.begin(opAsType) {
-		return Array{}
-	}
-	x := a.use(s, opAsType, 1)
-	switch {
-	case x == 0:
-		return s.zeroInput(opAsType, dt.String(), a)
-	case !dt.valid():
-		return s.refuse(opAsType, "unknown type", dt.String(), a)
-	}
-	h := mlxc.CallDtype(opAsType.fn(), x, int(dt), s.stream)
-	if h <= mlxc.OffWorker {
-		return s.failed(opAsType, h, dt.String(), a)
-	}
-	return s.put(opAsType, h)
+	return s.withDtype(opAsType, a, dt)
 }
