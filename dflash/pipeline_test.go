@@ -18,7 +18,7 @@ func TestPipelined(t *testing.T) {
 			s := newSession(t, e)
 			s.SetPipelined(true)
 			refs := references(t, pair)
-			for _, i := range []int{0, 7, 9, 11} {
+			for _, i := range []int{7, 9} {
 				for _, block := range []int{1, 3, 16} {
 					r := dflash.Request{IDs: refs[i].Prompt, MaxTokens: 96, BlockSize: block}
 					if block == 1 {
@@ -39,7 +39,7 @@ func TestPipelinedBudget(t *testing.T) {
 	ref := references(t, "tiny-qwen3")[0]
 	s := newSession(t, e)
 	s.SetPipelined(true)
-	for limit := 1; limit <= 40; limit++ {
+	for limit := 1; limit <= 40; limit += 3 {
 		for _, block := range []int{2, 4, 16} {
 			ids, _ := run(t, s, dflash.Request{IDs: ref.Prompt, MaxTokens: limit, BlockSize: block})
 			require.Equal(t, ref.Greedy[:limit], ids, fmt.Sprintf("limit %d, block %d", limit, block))
@@ -55,7 +55,7 @@ func TestPipelinedBreak(t *testing.T) {
 	refs := references(t, "tiny-qwen3.5")
 	s := newSession(t, e)
 	s.SetPipelined(true)
-	for after := 1; after < 24; after += 4 {
+	for after := 1; after < 24; after += 7 {
 		n := 0
 		for _, err := range s.Generate(t.Context(), dflash.Request{IDs: refs[11].Prompt, BlockSize: 4}) {
 			require.NoError(t, err)
