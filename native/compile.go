@@ -15,10 +15,13 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/godflash/godflash/internal/dist"
+	"github.com/godflash/godflash/native/kernels"
 )
 
 // compile builds mlx-c's library from its sources against the unpacked MLX and
-// installs its headers. The result serves every build of this MLX version.
+// installs its headers. The result serves every build of this MLX version. Our
+// cblas_sgemm goes into it as well: libmlx finds it there before that of the
+// reference BLAS, because the loader looks first in the library that was opened.
 func (in *installation) compile(ctx context.Context, t *toolset, src string) error {
 	sources, err := filepath.Glob(filepath.Join(src, "mlx", "c", "*.cpp"))
 	if err != nil {
@@ -27,7 +30,7 @@ func (in *installation) compile(ctx context.Context, t *toolset, src string) err
 	if len(sources) == 0 {
 		return fmt.Errorf("no sources of mlx-c in %s", src)
 	}
-	objects := make([]string, len(sources))
+	objects := make([]string, len(sources), len(sources)+1)
 	objectDir := filepath.Join(in.work, "objects")
 	if err := os.Mkdir(objectDir, 0o755); err != nil {
 		return err
@@ -53,9 +56,21 @@ func (in *installation) compile(ctx context.Context, t *toolset, src string) err
 			return nil
 		})
 	}
+	sgemm := filepath.Join(objectDir, "sgemm.o")
+	g.Go(func() error {
+		source := filepath.Join(objectDir, "sgemm.c")
+		if err := os.WriteFile(source, kernels.SGEMM, 0o644); err != nil {
+			return err
+		}
+		if _, err := in.execute(gctx, in.work, t.cxx, append(kernels.SGEMMFlags(), "-c", source, "-o", sgemm)...); err != nil {
+			return fmt.Errorf("compile sgemm.c: %w", err)
+		}
+		return nil
+	})
 	if err := g.Wait(); err != nil {
 		return err
 	}
+	objects = append(objects, sgemm)
 	args := append([]string{"-shared", "-o", in.libraryPath()}, objects...)
 	args = append(args, "-L", filepath.Join(in.tree, "mlx", "lib"), "-lmlx", "-Wl,-rpath,$ORIGIN", "-Wl,-z,defs", "-Wl,-soname,"+dist.LibraryName())
 	if _, err := in.execute(ctx, in.work, t.cxx, args...); err != nil {
