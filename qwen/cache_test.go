@@ -231,3 +231,32 @@ func TestCommitArray(t *testing.T) {
 		}
 	})
 }
+
+// A pass that fails in any of its layers, when those before have written
+// already, leaves the cache as it was.
+func TestForwardFailsMidway(t *testing.T) {
+	models(t, func(t *testing.T, m *qwen.Model) {
+		for i := range m.Config().NumHiddenLayers {
+			q, twin := newSequence(t, m), newSequence(t, m)
+			breaks := func() {
+				t.Helper()
+				before, arrays := q.state(), lib.LiveArrays()
+				restore := m.BreakLayer(i)
+				defer restore()
+				err := lib.Do(t.Context(), func(s *mlx.Scope) error {
+					require.False(t, m.Forward(s, mlx.FromSlice(s, []int32{9, 8, 7}), q.c, nil).Hidden.Valid())
+					return nil
+				})
+				require.ErrorIs(t, err, mlx.ErrZeroArray)
+				require.Zero(t, q.c.Pending())
+				require.Equal(t, arrays, lib.LiveArrays())
+				require.Equal(t, before, q.state())
+			}
+			breaks()
+			require.Equal(t, twin.run(prompt, 6), q.run(prompt, 6), "layer %d", i)
+			breaks()
+			require.Equal(t, twin.run(prompt, 3), q.run(prompt, 3), "layer %d", i)
+			require.Equal(t, twin.state(), q.state())
+		}
+	})
+}
