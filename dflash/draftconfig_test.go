@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -204,7 +205,11 @@ func TestDraftConfigFiles(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			require.NoError(t, put(filepath.Join(dir, "config.json")))
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
 			_, err := dflash.ReadDraftConfig(dir)
+			runtime.ReadMemStats(&after)
+			require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(64<<20))
 			require.ErrorIs(t, err, dflash.ErrConfig)
 			require.ErrorContains(t, err, "config.json")
 		})

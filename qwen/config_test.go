@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -305,7 +306,11 @@ func TestConfigFiles(t *testing.T) {
 			for _, f := range c.make {
 				f(t, dir)
 			}
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
 			_, err := qwen.ReadConfig(dir)
+			runtime.ReadMemStats(&after)
+			require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(64<<20))
 			require.ErrorIs(t, err, qwen.ErrConfig)
 			for _, text := range c.says {
 				require.ErrorContains(t, err, text)

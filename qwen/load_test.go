@@ -182,6 +182,16 @@ func TestLoadBrokenOff(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 	require.Equal(t, base, lib.LiveArrays())
 
+	for at := 2; at <= spec.Layers; at++ { // cut while it is being read
+		cut := copyFolder(t, spec.Dir, nil)
+		_, err = qwen.Load(&stepContext{t.Context(), at, 0, func() error {
+			return os.Truncate(filepath.Join(cut, "model.safetensors"), 20_000)
+		}}, lib, cut, nil)
+		require.ErrorContains(t, err, cut)
+		require.ErrorContains(t, err, "read")
+		require.Equal(t, base, lib.LiveArrays())
+	}
+
 	other := copyFolder(t, spec.Dir, nil)
 	_, err = qwen.Load(&stepContext{t.Context(), 1, 0, func() error {
 		small := readCheckpoint(t, other)
