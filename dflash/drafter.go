@@ -76,7 +76,7 @@ func openDraft(dir string, cfg *DraftConfig) (*safetensors.Checkpoint, error) {
 				ErrPairMismatch, dir, t.Shape[1], len(cfg.TargetLayerIDs), cfg.HiddenSize, want)
 		}
 	}
-	if err := weights.Check(ck, cfg.tensors()); err != nil {
+	if err := weights.Check(ck, cfg.tensors(), nil); err != nil {
 		return nil, err
 	}
 	return ck, nil
@@ -84,7 +84,7 @@ func openDraft(dir string, cfg *DraftConfig) (*safetensors.Checkpoint, error) {
 
 // read builds the parts one by one, as qwen's Load does.
 func (d *Drafter) read(ctx context.Context, s *mlx.Scope, ck *safetensors.Checkpoint) error {
-	r, err := weights.Open(s, ck, "fc.weight")
+	r, err := weights.Open(s, ck, "fc.weight", nil)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/godflash/godflash/internal/weights"
 )
 
 // ErrUnsupported is returned for checkpoints of a kind that this package does
@@ -28,7 +30,7 @@ const (
 // Config is what config.json says of a target, with the fields of text_config
 // taken from there when the file nests them. Names are Hugging Face's.
 type Config struct {
-	// ModelType is "qwen3" or "qwen3_5".
+	// ModelType is "qwen3", "qwen3_moe", "qwen3_5" or "qwen3_5_moe".
 	ModelType string
 
 	HiddenSize            int
@@ -55,6 +57,21 @@ type Config struct {
 	LinearNumKeyHeads   int
 	LinearNumValueHeads int
 
+	// The mixture of experts' sizes, zero for dense models.
+	NumExperts                   int
+	NumExpertsPerTok             int
+	MoeIntermediateSize          int
+	SharedExpertIntermediateSize int // 0 for families without a shared expert
+	// NormTopkProb: the chosen experts' probabilities are divided by their sum.
+	NormTopkProb bool
+	// MoeLayers says of each layer whether its feed-forward is a mixture.
+	MoeLayers []bool
+
+	// Quantization is a short name such as "4-bit affine", empty for dense
+	// weights.
+	Quantization string
+	quantization *weights.Quantization
+
 	// AttnOutputGate: q_proj carries a gate half per head (Qwen3.5).
 	AttnOutputGate bool
 
@@ -62,6 +79,9 @@ type Config struct {
 	// generation_config.json together, ascending.
 	EOSTokenIDs []int
 }
+
+// hybrid: gated-delta layers beside attention (Qwen3.5 and 3.6).
+func (c *Config) hybrid() bool { return strings.HasPrefix(c.ModelType, "qwen3_5") }
 
 // RotaryDim is the number of leading dimensions of a head that rotate.
 func (c *Config) RotaryDim() int {
@@ -102,7 +122,13 @@ type rawConfig struct {
 	LinearNumKeyHeads   *int `json:"linear_num_key_heads"`
 	LinearNumValueHeads *int `json:"linear_num_value_heads"`
 
-	NumExperts *int `json:"num_experts"`
+	NumExperts                   *int  `json:"num_experts"`
+	NumExpertsPerTok             *int  `json:"num_experts_per_tok"`
+	MoeIntermediateSize          *int  `json:"moe_intermediate_size"`
+	SharedExpertIntermediateSize *int  `json:"shared_expert_intermediate_size"`
+	NormTopkProb                 *bool `json:"norm_topk_prob"`
+	DecoderSparseStep            *int  `json:"decoder_sparse_step"`
+	MlpOnlyLayers                []int `json:"mlp_only_layers"`
 
 	EOSTokenID         tokenIDs        `json:"eos_token_id"`
 	Quantization       json.RawMessage `json:"quantization"`
@@ -239,19 +265,15 @@ func (r *rawConfig) resolve() (*Config, error) {
 	}
 	c := &Config{EOSTokenIDs: eos}
 	switch strings.TrimSuffix(t.ModelType, "_text") {
-	case "qwen3":
-		c.ModelType = "qwen3"
-	case "qwen3_5":
-		c.ModelType = "qwen3_5"
-		c.AttnOutputGate = true
+	case "qwen3", "qwen3_moe", "qwen3_5", "qwen3_5_moe":
+		c.ModelType = strings.TrimSuffix(t.ModelType, "_text")
+		c.AttnOutputGate = c.hybrid()
 	case "":
 		return nil, fmt.Errorf("%w: model_type is missing", ErrConfig)
-	case "qwen3_moe", "qwen3_5_moe":
-		return nil, fmt.Errorf("%w: model_type is %q: mixture-of-experts models are not run, dense qwen3 and qwen3_5 are", ErrUnsupported, t.ModelType)
 	default:
-		return nil, fmt.Errorf("%w: model_type is %q; qwen3 and qwen3_5 are run", ErrUnsupported, t.ModelType)
+		return nil, fmt.Errorf("%w: model_type is %q; qwen3, qwen3_moe, qwen3_5 and qwen3_5_moe are run", ErrUnsupported, t.ModelType)
 	}
-	if err := r.refuse(t); err != nil {
+	if err := t.refuse(); err != nil {
 		return nil, err
 	}
 	var missing []string
@@ -263,7 +285,6 @@ func (r *rawConfig) resolve() (*Config, error) {
 		return *p
 	}
 	c.HiddenSize = need("hidden_size", t.HiddenSize)
-	c.IntermediateSize = need("intermediate_size", t.IntermediateSize)
 	c.NumHiddenLayers = need("num_hidden_layers", t.NumHiddenLayers)
 	c.NumAttentionHeads = need("num_attention_heads", t.NumAttentionHeads)
 	c.NumKeyValueHeads = c.NumAttentionHeads
@@ -286,7 +307,7 @@ func (r *rawConfig) resolve() (*Config, error) {
 	c.PartialRotaryFactor = 1
 	if partial != nil {
 		c.PartialRotaryFactor = float32(*partial)
-	} else if c.ModelType == "qwen3_5" {
+	} else if c.hybrid() {
 		c.PartialRotaryFactor = 0.25
 	}
 	if t.HeadDim != nil {
@@ -297,7 +318,8 @@ func (r *rawConfig) resolve() (*Config, error) {
 		}
 		c.HeadDim = c.HiddenSize / c.NumAttentionHeads
 	}
-	if c.ModelType == "qwen3_5" {
+	t.feedForward(c, need)
+	if c.hybrid() {
 		c.LinearConvKernelDim = need("linear_conv_kernel_dim", t.LinearConvKernelDim)
 		c.LinearKeyHeadDim = need("linear_key_head_dim", t.LinearKeyHeadDim)
 		c.LinearValueHeadDim = need("linear_value_head_dim", t.LinearValueHeadDim)
@@ -311,27 +333,17 @@ func (r *rawConfig) resolve() (*Config, error) {
 	if err := c.checkSizes(); err != nil {
 		return nil, err
 	}
-	return c, c.setLayerTypes(t)
+	if err := c.setLayerTypes(t); err != nil {
+		return nil, err
+	}
+	return c, r.quantize(c, t)
 }
 
 // refuse names what this package cannot run before anything else is read.
-func (r *rawConfig) refuse(t *rawConfig) error {
-	for _, q := range []struct {
-		field string
-		value json.RawMessage
-	}{
-		{"quantization", r.Quantization},
-		{"quantization_config", r.QuantizationConfig},
-		{"text_config.quantization", t.Quantization},
-		{"text_config.quantization_config", t.QuantizationConfig},
-	} {
-		if says(q.value) {
-			return fmt.Errorf("%w: quantized weights (%s is %.60s): use the bf16, f16 or f32 checkpoint", ErrUnsupported, q.field, q.value)
-		}
-	}
+func (t *rawConfig) refuse() error {
 	switch {
-	case t.NumExperts != nil && *t.NumExperts > 0:
-		return fmt.Errorf("%w: num_experts is %d: mixture-of-experts models are not run", ErrUnsupported, *t.NumExperts)
+	case t.NumExperts != nil && *t.NumExperts > 0 && !strings.Contains(t.ModelType, "_moe"):
+		return fmt.Errorf("%w: num_experts is %d in a %s model", ErrUnsupported, *t.NumExperts, t.ModelType)
 	case t.HiddenAct != "" && t.HiddenAct != "silu":
 		return fmt.Errorf("%w: hidden_act is %q, only \"silu\" is run", ErrUnsupported, t.HiddenAct)
 	case t.AttentionBias:
@@ -377,15 +389,20 @@ func (r *rawConfig) rope() (theta, partial *float64) {
 
 // maxSize bounds every size in a configuration, so that products of a few of
 // them stay inside an int64 and a hostile file cannot ask for the impossible.
-const maxSize = 1 << 24
+const (
+	maxSize   = 1 << 24
+	maxLayers = 4096
+)
+
+// size is a field that must be positive.
+type size struct {
+	name  string
+	value int
+}
 
 func (c *Config) checkSizes() error {
-	positive := []struct {
-		name  string
-		value int
-	}{
+	positive := []size{
 		{"hidden_size", c.HiddenSize},
-		{"intermediate_size", c.IntermediateSize},
 		{"num_hidden_layers", c.NumHiddenLayers},
 		{"num_attention_heads", c.NumAttentionHeads},
 		{"num_key_value_heads", c.NumKeyValueHeads},
@@ -393,11 +410,9 @@ func (c *Config) checkSizes() error {
 		{"vocab_size", c.VocabSize},
 		{"max_position_embeddings", c.MaxPositionEmbeddings},
 	}
-	if c.ModelType == "qwen3_5" {
-		positive = append(positive, []struct {
-			name  string
-			value int
-		}{
+	positive = append(positive, c.feedForwardSizes()...)
+	if c.hybrid() {
+		positive = append(positive, []size{
 			{"linear_conv_kernel_dim", c.LinearConvKernelDim},
 			{"linear_key_head_dim", c.LinearKeyHeadDim},
 			{"linear_value_head_dim", c.LinearValueHeadDim},
@@ -411,8 +426,10 @@ func (c *Config) checkSizes() error {
 		}
 	}
 	switch {
-	case c.NumHiddenLayers > 4096:
-		return fmt.Errorf("%w: num_hidden_layers is %d, expected at most 4096", ErrConfig, c.NumHiddenLayers)
+	case c.NumExperts > 0 && c.NumExpertsPerTok > c.NumExperts:
+		return fmt.Errorf("%w: num_experts_per_tok is %d of %d experts", ErrConfig, c.NumExpertsPerTok, c.NumExperts)
+	case c.NumHiddenLayers > maxLayers:
+		return fmt.Errorf("%w: num_hidden_layers is %d, expected at most %d", ErrConfig, c.NumHiddenLayers, maxLayers)
 	case c.NumAttentionHeads%c.NumKeyValueHeads != 0:
 		return fmt.Errorf("%w: num_attention_heads %d is no multiple of num_key_value_heads %d", ErrConfig, c.NumAttentionHeads, c.NumKeyValueHeads)
 	case c.RMSNormEps < 0 || c.RMSNormEps > 1:
@@ -421,9 +438,9 @@ func (c *Config) checkSizes() error {
 		return fmt.Errorf("%w: rope_theta is %g", ErrConfig, c.RopeTheta)
 	case !(c.PartialRotaryFactor > 0 && c.PartialRotaryFactor <= 1) || c.RotaryDim()%2 != 0 || c.RotaryDim() == 0:
 		return fmt.Errorf("%w: partial_rotary_factor %g of head_dim %d gives %d rotating dimensions, expected an even number of at least 2", ErrConfig, c.PartialRotaryFactor, c.HeadDim, c.RotaryDim())
-	case c.ModelType == "qwen3_5" && c.LinearConvKernelDim < 2:
+	case c.hybrid() && c.LinearConvKernelDim < 2:
 		return fmt.Errorf("%w: linear_conv_kernel_dim is %d, expected at least 2", ErrConfig, c.LinearConvKernelDim)
-	case c.ModelType == "qwen3_5" && c.LinearNumValueHeads%c.LinearNumKeyHeads != 0:
+	case c.hybrid() && c.LinearNumValueHeads%c.LinearNumKeyHeads != 0:
 		return fmt.Errorf("%w: linear_num_value_heads %d is no multiple of linear_num_key_heads %d", ErrConfig, c.LinearNumValueHeads, c.LinearNumKeyHeads)
 	}
 	return nil
@@ -455,12 +472,12 @@ func (c *Config) setLayerTypes(t *rawConfig) error {
 	}
 	for i, kind := range c.LayerTypes {
 		switch {
-		case kind == FullAttention, kind == LinearAttention && c.ModelType == "qwen3_5":
+		case kind == FullAttention, kind == LinearAttention && c.hybrid():
 		default:
 			return fmt.Errorf("%w: layer_types[%d] is %q in a %s model", ErrUnsupported, i, kind, c.ModelType)
 		}
 	}
-	if c.ModelType == "qwen3_5" && !slices.Contains(c.LayerTypes, LinearAttention) {
+	if c.hybrid() && !slices.Contains(c.LayerTypes, LinearAttention) {
 		// The convolutions' layout alone tells whether the norms have their one.
 		return fmt.Errorf("%w: a %s model whose layer_types have no %s", ErrUnsupported, c.ModelType, LinearAttention)
 	}

@@ -15,7 +15,7 @@ type Model struct {
 	weights *mlx.Scope
 	dtype   mlx.Dtype // of activations
 
-	table  mlx.Array // embedding [vocab, hidden]; the zero Array when the head serves for it
+	table  nn.Embedding // [vocab, hidden]; not valid when the head serves for it
 	layers []layer
 	norm   nn.RMSNorm
 	head   nn.Linear
@@ -26,7 +26,8 @@ type layer struct {
 	inputNorm, postNorm nn.RMSNorm
 	attention           *attention  // one of the two mixers
 	delta               *gatedDelta // is set
-	mlp                 nn.SwiGLU
+	mlp                 nn.SwiGLU   // the feed-forward,
+	moe                 *nn.MoE     // unless this is set
 }
 
 // Config describes the model. Treat it as read-only.
@@ -109,15 +110,19 @@ func (l *layer) forward(s *mlx.Scope, x mlx.Array, c *Cache, i int) mlx.Array {
 		h = l.attention.forward(s, h, c.kv[i], c.at)
 	}
 	x = s.Add(x, h)
-	return s.Add(x, l.mlp.Forward(s, l.postNorm.Forward(s, x)))
+	h = l.postNorm.Forward(s, x)
+	if l.moe != nil {
+		return s.Add(x, l.moe.Forward(s, h))
+	}
+	return s.Add(x, l.mlp.Forward(s, h))
 }
 
 // Embed gives the embedding rows of ids int32 [T] as [T, hidden].
 func (m *Model) Embed(s *mlx.Scope, ids mlx.Array) mlx.Array {
 	if m.table.Valid() {
-		return s.Take(m.table, ids, 0)
+		return m.table.Rows(s, ids, m.dtype)
 	}
-	return m.head.Rows(s, ids)
+	return m.head.Rows(s, ids, m.dtype)
 }
 
 // Logits is Unembed after the final norm: the next-token scores [..., vocab]

@@ -39,12 +39,12 @@ func Load(ctx context.Context, lib *mlx.Library, dir string, o *LoadOptions) (*M
 	if err != nil {
 		return nil, err
 	}
-	ck, raw, err := openCheckpoint(dir, cfg, log)
+	ck, err := openCheckpoint(dir, cfg, log)
 	if err != nil {
 		return nil, err
 	}
 	m := &Model{cfg: cfg, lib: lib, weights: lib.NewScope("weights of " + dir)}
-	err = lib.Do(ctx, func(s *mlx.Scope) error { return m.read(ctx, s, ck, raw) })
+	err = lib.Do(ctx, func(s *mlx.Scope) error { return m.read(ctx, s, ck) })
 	if err != nil {
 		m.weights.Close()
 		return nil, fmt.Errorf("load %s: %w", dir, err)
@@ -53,19 +53,18 @@ func Load(ctx context.Context, lib *mlx.Library, dir string, o *LoadOptions) (*M
 }
 
 // openCheckpoint reads the headers and compares them with the configuration.
-// raw tells Hugging Face's layout from MLX's.
-func openCheckpoint(dir string, cfg *Config, log *slog.Logger) (ck *safetensors.Checkpoint, raw bool, err error) {
+func openCheckpoint(dir string, cfg *Config, log *slog.Logger) (*checkpoint, error) {
 	files, err := safetensors.Open(dir)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	if files.IndexStale {
 		log.Warn("model.safetensors.index.json names files that are not there; the tensors are all in the others", "dir", dir)
 	}
 	var ignored int
-	ck, err = weights.Rename(files, func(name string) (string, bool) {
+	ck, err := weights.Rename(files, func(name string) (string, bool) {
 		to, ok := canonicalName(name)
-		if ok && to == "lm_head.weight" && cfg.TieWordEmbeddings {
+		if ok && strings.HasPrefix(to, "lm_head.") && cfg.TieWordEmbeddings {
 			ok = false // a left-over copy of the tied embedding
 		}
 		if !ok {
@@ -74,24 +73,38 @@ func openCheckpoint(dir string, cfg *Config, log *slog.Logger) (ck *safetensors.
 		return to, ok
 	})
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	if ignored > 0 {
 		log.Info("tensors that text generation does not use are left out", "dir", dir, "tensors", ignored)
 	}
 	if _, ok := ck.Tensors["lm_head.weight"]; !ok && !cfg.TieWordEmbeddings {
-		return nil, false, fmt.Errorf("%w: %s: tie_word_embeddings is false or missing, but the files hold no lm_head.weight", ErrConfig, dir)
+		return nil, fmt.Errorf("%w: %s: tie_word_embeddings is false or missing, but the files hold no lm_head.weight", ErrConfig, dir)
 	}
-	raw = cfg.ModelType != "qwen3_5" || slices.ContainsFunc(slices.Collect(maps.Keys(ck.Tensors)), func(name string) bool {
+	c := &checkpoint{Checkpoint: ck}
+	c.raw = !cfg.hybrid() || slices.ContainsFunc(slices.Collect(maps.Keys(ck.Tensors)), func(name string) bool {
 		// MLX's layout ends in 1, a raw one in the kernel's length, which is
 		// more. A mixture fails the check of shapes.
 		shape := ck.Tensors[name].Shape
 		return strings.HasSuffix(name, ".conv1d.weight") && len(shape) == 3 && shape[2] != 1
 	})
-	if err := weights.Check(ck, cfg.tensors(raw)); err != nil {
-		return nil, false, err
+	want := cfg.tensors(c)
+	if c.plan, err = cfg.quantization.Plan(ck, want); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnsupported, err)
 	}
-	return ck, raw, nil
+	return c, weights.Check(ck, want, c.plan)
+}
+
+// checkpoint is a folder's tensors under the model's names.
+type checkpoint struct {
+	*safetensors.Checkpoint
+	raw  bool // Hugging Face's layout, not MLX's
+	plan map[string]mlx.QuantizeOptions
+}
+
+func (c *checkpoint) has(name string) bool {
+	_, ok := c.Tensors[name]
+	return ok
 }
 
 // canonicalName strips the prefixes under which the text model lies in the
@@ -111,7 +124,7 @@ func canonicalName(name string) (string, bool) {
 }
 
 // tensors lists every tensor of the model with its shape.
-func (c *Config) tensors(raw bool) map[string][]int {
+func (c *Config) tensors(ck *checkpoint) map[string][]int {
 	h := c.HiddenSize
 	want := map[string][]int{
 		"embed_tokens.weight": {c.VocabSize, h},
@@ -124,16 +137,24 @@ func (c *Config) tensors(raw bool) map[string][]int {
 		p := layerPrefix(i)
 		want[p+"input_layernorm.weight"] = []int{h}
 		want[p+"post_attention_layernorm.weight"] = []int{h}
-		want[p+"mlp.gate_proj.weight"] = []int{c.IntermediateSize, h}
-		want[p+"mlp.up_proj.weight"] = []int{c.IntermediateSize, h}
-		want[p+"mlp.down_proj.weight"] = []int{h, c.IntermediateSize}
+		if c.MoeLayers[i] {
+			c.moeTensors(want, p+"mlp.", ck)
+		} else {
+			swigluTensors(want, p+"mlp.", h, c.IntermediateSize)
+		}
 		if kind == FullAttention {
 			c.attentionTensors(want, p+"self_attn.")
 		} else {
-			c.deltaTensors(want, p+"linear_attn.", raw)
+			c.deltaTensors(want, p+"linear_attn.", ck.raw)
 		}
 	}
 	return want
+}
+
+func swigluTensors(want map[string][]int, p string, hidden, intermediate int) {
+	want[p+"gate_proj.weight"] = []int{intermediate, hidden}
+	want[p+"up_proj.weight"] = []int{intermediate, hidden}
+	want[p+"down_proj.weight"] = []int{hidden, intermediate}
 }
 
 func (c *Config) attentionTensors(want map[string][]int, p string) {
@@ -172,20 +193,20 @@ func layerPrefix(i int) string { return "layers." + strconv.Itoa(i) + "." }
 
 // read builds the layers one by one: each is evaluated and its sources are
 // given back before the next, so the peak is one layer above the result.
-func (m *Model) read(ctx context.Context, s *mlx.Scope, ck *safetensors.Checkpoint, raw bool) error {
-	r, err := weights.Open(s, ck, "embed_tokens.weight")
+func (m *Model) read(ctx context.Context, s *mlx.Scope, ck *checkpoint) error {
+	r, err := weights.Open(s, ck.Checkpoint, "norm.weight", ck.plan)
 	if err != nil {
 		return err
 	}
 	m.dtype = r.Dtype()
 	normOffset := 0.0
-	if raw && m.cfg.ModelType == "qwen3_5" {
+	if ck.raw && m.cfg.hybrid() {
 		normOffset = 1
 	}
 	m.layers = make([]layer, m.cfg.NumHiddenLayers)
 	for i := range m.layers {
 		err := r.Part(ctx, m.weights, func(r *weights.Reader, s *mlx.Scope) func(func(*mlx.Array)) {
-			b := builder{cfg: m.cfg, r: r, s: s, normOffset: normOffset}
+			b := builder{cfg: m.cfg, ck: ck, r: r, s: s, normOffset: normOffset}
 			m.layers[i] = b.layer(i)
 			return m.layers[i].each
 		})
@@ -200,12 +221,12 @@ func (m *Model) read(ctx context.Context, s *mlx.Scope, ck *safetensors.Checkpoi
 			m.head = r.Linear("embed_tokens")
 		} else {
 			m.head = r.Linear("lm_head")
-			m.table = r.Array("embed_tokens.weight")
+			m.table = r.Embedding("embed_tokens")
 		}
 		return func(f func(*mlx.Array)) {
 			m.norm.Each(f)
 			m.head.Each(f)
-			f(&m.table)
+			m.table.Each(f)
 		}
 	})
 }
@@ -213,7 +234,11 @@ func (m *Model) read(ctx context.Context, s *mlx.Scope, ck *safetensors.Checkpoi
 func (l *layer) each(f func(*mlx.Array)) {
 	l.inputNorm.Each(f)
 	l.postNorm.Each(f)
-	l.mlp.Each(f)
+	if l.moe != nil {
+		l.moe.Each(f)
+	} else {
+		l.mlp.Each(f)
+	}
 	if a := l.attention; a != nil {
 		for _, p := range []*nn.Linear{&a.q, &a.k, &a.v, &a.o} {
 			p.Each(f)
@@ -237,6 +262,7 @@ func (l *layer) each(f func(*mlx.Array)) {
 // builder turns tensors into layers.
 type builder struct {
 	cfg *Config
+	ck  *checkpoint
 	r   *weights.Reader
 	s   *mlx.Scope
 	// normOffset is 1 where the file stores norms without their one. The
@@ -253,7 +279,11 @@ func (b *builder) layer(i int) layer {
 	l := layer{
 		inputNorm: b.norm(p + "input_layernorm"),
 		postNorm:  b.norm(p + "post_attention_layernorm"),
-		mlp:       b.r.SwiGLU(p + "mlp"),
+	}
+	if b.cfg.MoeLayers[i] {
+		l.moe = b.moe(p + "mlp.")
+	} else {
+		l.mlp = b.r.SwiGLU(p + "mlp")
 	}
 	if b.cfg.LayerTypes[i] == FullAttention {
 		l.attention = b.attention(p + "self_attn.")

@@ -7,17 +7,18 @@ import (
 )
 
 // Linear is y = x·Wᵀ (+ bias), the map that checkpoints store as a weight of
-// shape [out, in].
+// shape [out, in], or the same weight quantised.
 //
-// On the CPU the weight is kept as a contiguous [in, out]: MLX's CPU build
-// multiplies with reference BLAS, whose inner loop runs along the output then
-// and vectorises, about twice as fast as the dot products of the other order.
-// Both orders add the terms of one output in the same sequence whatever the
-// number of rows, which is what makes a block bit-equal to single rows.
+// On the CPU a dense weight is kept as a contiguous [in, out]: the inner loop
+// of MLX's CPU product then runs along the output and vectorises, about twice
+// as fast as the dot products of the other order. Both orders add the terms of
+// one output in the same sequence whatever the number of rows, which is what
+// makes a block bit-equal to single rows.
 type Linear struct {
-	weight mlx.Array // [in, out] when inOut, else [out, in]
+	weight mlx.Array // [in, out] when inOut, else [out, in]; the zero Array when quantised
 	bias   mlx.Array // [out], or the zero Array
 	inOut  bool
+	quant  mlx.Quantized
 }
 
 // NewLinear takes a weight [out, in] and an optional bias [out] (the zero
@@ -29,26 +30,88 @@ func NewLinear(s *mlx.Scope, weight, bias mlx.Array) Linear {
 	return Linear{weight: weight, bias: bias}
 }
 
+// NewQuantizedLinear takes a quantised weight that stands for [out, in].
+func NewQuantizedLinear(q mlx.Quantized) Linear { return Linear{quant: q} }
+
 // Forward maps x [..., in] to [..., out].
 func (l Linear) Forward(s *mlx.Scope, x mlx.Array) mlx.Array {
-	w := l.weight
-	if !l.inOut {
-		w = s.Transpose(w)
+	var y mlx.Array
+	switch {
+	case l.quant.W.Valid():
+		y = s.QuantizedMatMul(x, l.quant, true)
+	case l.inOut:
+		y = s.MatMul(x, l.weight)
+	default:
+		y = s.MatMul(x, s.Transpose(l.weight))
 	}
-	y := s.MatMul(x, w)
 	if l.bias.Valid() {
 		y = s.Add(y, l.bias)
 	}
 	return y
 }
 
-// Rows gives the rows ids [T] of the stored [out, in] weight as [T, in]: what
-// an embedding table does when the head is tied to it.
-func (l Linear) Rows(s *mlx.Scope, ids mlx.Array) mlx.Array {
-	if l.inOut {
+// Rows gives the rows ids [T] of the [out, in] weight as [T, in] in dt: what an
+// embedding table does when the head is tied to it.
+func (l Linear) Rows(s *mlx.Scope, ids mlx.Array, dt mlx.Dtype) mlx.Array {
+	switch {
+	case l.quant.W.Valid():
+		return quantizedRows(s, l.quant, ids, dt)
+	case l.inOut:
 		return s.Transpose(s.Take(l.weight, ids, 1))
 	}
 	return s.Take(l.weight, ids, 0)
+}
+
+// Each lets f replace every array of the layer: to list what must be
+// evaluated, or to move it to the scope that keeps it.
+func (l *Linear) Each(f func(*mlx.Array)) {
+	f(&l.weight)
+	f(&l.bias)
+	eachQuantized(&l.quant, f)
+}
+
+// Embedding is a table [vocab, hidden] of which rows are taken, dense or
+// quantised.
+type Embedding struct {
+	table mlx.Array
+	quant mlx.Quantized
+}
+
+// NewEmbedding takes a dense table.
+func NewEmbedding(table mlx.Array) Embedding { return Embedding{table: table} }
+
+// NewQuantizedEmbedding takes a quantised one.
+func NewQuantizedEmbedding(q mlx.Quantized) Embedding { return Embedding{quant: q} }
+
+// Valid reports whether there is a table.
+func (e Embedding) Valid() bool { return e.table.Valid() || e.quant.W.Valid() }
+
+// Rows gives the rows ids [T] as [T, hidden] in dt.
+func (e Embedding) Rows(s *mlx.Scope, ids mlx.Array, dt mlx.Dtype) mlx.Array {
+	if e.quant.W.Valid() {
+		return quantizedRows(s, e.quant, ids, dt)
+	}
+	return s.Take(e.table, ids, 0)
+}
+
+// Each is Linear.Each for a table.
+func (e *Embedding) Each(f func(*mlx.Array)) {
+	f(&e.table)
+	eachQuantized(&e.quant, f)
+}
+
+func quantizedRows(s *mlx.Scope, q mlx.Quantized, ids mlx.Array, dt mlx.Dtype) mlx.Array {
+	rows := mlx.Quantized{W: s.Take(q.W, ids, 0), Scales: s.Take(q.Scales, ids, 0), Options: q.Options}
+	if q.Biases.Valid() {
+		rows.Biases = s.Take(q.Biases, ids, 0)
+	}
+	return s.Dequantize(rows, dt)
+}
+
+func eachQuantized(q *mlx.Quantized, f func(*mlx.Array)) {
+	f(&q.W)
+	f(&q.Scales)
+	f(&q.Biases)
 }
 
 // RMSNorm is x / rms(x) · weight over the last axis.
@@ -67,6 +130,9 @@ func (n RMSNorm) Forward(s *mlx.Scope, x mlx.Array) mlx.Array {
 	return y
 }
 
+// Each is Linear.Each for a norm.
+func (n *RMSNorm) Each(f func(*mlx.Array)) { f(&n.Weight) }
+
 // AttentionScale is dim^−½.
 func AttentionScale(dim int) float32 { return float32(1 / math.Sqrt(float64(dim))) }
 
@@ -78,16 +144,6 @@ type SwiGLU struct{ Gate, Up, Down Linear }
 func (f SwiGLU) Forward(s *mlx.Scope, x mlx.Array) mlx.Array {
 	return f.Down.Forward(s, s.Mul(s.SiLU(f.Gate.Forward(s, x)), f.Up.Forward(s, x)))
 }
-
-// Each lets f replace every array of the layer: to list what must be
-// evaluated, or to move it to the scope that keeps it.
-func (l *Linear) Each(f func(*mlx.Array)) {
-	f(&l.weight)
-	f(&l.bias)
-}
-
-// Each is Linear.Each for a norm.
-func (n *RMSNorm) Each(f func(*mlx.Array)) { f(&n.Weight) }
 
 // Each is Linear.Each for a feed-forward.
 func (f *SwiGLU) Each(g func(*mlx.Array)) {

@@ -38,19 +38,23 @@ func Rename(ck *safetensors.Checkpoint, rename func(string) (string, bool)) (*sa
 }
 
 // Check compares a renamed checkpoint with the shapes that a model wants and
-// refuses dtypes that are not floating point, before any weight is read. One
-// error says all that is wrong.
-func Check(ck *safetensors.Checkpoint, want map[string][]int) error {
-	shapes, types := ck.Check(want), checkDtypes(ck)
+// refuses dtypes that are not floating point, except in the modules of plan,
+// before any weight is read. One error says all that is wrong.
+func Check(ck *safetensors.Checkpoint, want map[string][]int, plan map[string]mlx.QuantizeOptions) error {
+	shapes, types := ck.Check(want), checkDtypes(ck, plan)
 	if shapes != nil && types != nil {
 		return fmt.Errorf("%w; %w", shapes, types)
 	}
 	return errors.Join(shapes, types)
 }
 
-func checkDtypes(ck *safetensors.Checkpoint) error {
+func checkDtypes(ck *safetensors.Checkpoint, plan map[string]mlx.QuantizeOptions) error {
 	var bad []string
 	for name, t := range ck.Tensors {
+		module := name[:max(0, strings.LastIndexByte(name, '.'))]
+		if _, quantized := plan[module]; quantized {
+			continue // Plan has looked at them
+		}
 		if _, ok := dtypes[t.Dtype]; !ok {
 			bad = append(bad, name+" "+t.Dtype)
 		}
@@ -69,13 +73,14 @@ type Reader struct {
 	s      *mlx.Scope
 	arrays map[string]mlx.Array
 	dtype  mlx.Dtype
+	plan   map[string]mlx.QuantizeOptions // quantised modules
 }
 
 // Open maps the files of a renamed and checked checkpoint into s. The compute
 // dtype is float32 on the CPU, where half types are slow and inexact, and the
-// dtype of the tensor named like elsewhere.
-func Open(s *mlx.Scope, ck *safetensors.Checkpoint, like string) (*Reader, error) {
-	r := &Reader{s: s, arrays: make(map[string]mlx.Array, len(ck.Tensors)), dtype: dtypes[ck.Tensors[like].Dtype]}
+// dtype of the tensor named like elsewhere. plan is Quantization.Plan's.
+func Open(s *mlx.Scope, ck *safetensors.Checkpoint, like string, plan map[string]mlx.QuantizeOptions) (*Reader, error) {
+	r := &Reader{s: s, arrays: make(map[string]mlx.Array, len(ck.Tensors)), dtype: dtypes[ck.Tensors[like].Dtype], plan: plan}
 	if s.Library().Device() == mlx.DeviceCPU {
 		r.dtype = mlx.Float32
 	}
@@ -148,6 +153,9 @@ func (r *Reader) Float32(name string) mlx.Array { return r.s.AsType(r.Raw(name),
 
 // Linear is the map whose weight [out, in] is NAME.weight.
 func (r *Reader) Linear(name string) nn.Linear {
+	if _, ok := r.plan[name]; ok {
+		return nn.NewQuantizedLinear(r.quantized(name))
+	}
 	return nn.NewLinear(r.s, r.Array(name+".weight"), mlx.Array{})
 }
 

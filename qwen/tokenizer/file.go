@@ -211,8 +211,8 @@ func (d *definition) arrangement() (split splitter, pattern string, normalize bo
 	if err != nil {
 		return split, "", false, err
 	}
-	if post != nil && post.Type != "ByteLevel" {
-		return split, "", false, unsupported("post_processor %q; ByteLevel and none are supported", post.Type)
+	if post != nil && post.Type != "ByteLevel" && !isPlainTemplate(d.PostProcessor) {
+		return split, "", false, unsupported("post_processor %q; ByteLevel, a TemplateProcessing that adds no tokens, and none are supported", post.Type)
 	}
 	decoder, err := parseComponent("decoder", d.Decoder)
 	if err != nil {
@@ -278,4 +278,18 @@ func asMalformed(err error) error {
 		err = fmt.Errorf("unexpected end of JSON")
 	}
 	return fmt.Errorf("%w: %w", ErrMalformed, err)
+}
+
+// isPlainTemplate recognises the post-processor that converted checkpoints
+// have: a template of the text alone, which changes nothing.
+func isPlainTemplate(raw json.RawMessage) bool {
+	var t struct {
+		Type   string                       `json:"type"`
+		Single []map[string]json.RawMessage `json:"single"`
+	}
+	if json.Unmarshal(raw, &t) != nil || t.Type != "TemplateProcessing" || len(t.Single) != 1 {
+		return false
+	}
+	_, ok := t.Single[0]["Sequence"]
+	return ok && len(t.Single[0]) == 1
 }

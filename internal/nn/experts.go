@@ -1,0 +1,121 @@
+package nn
+
+import "github.com/godflash/godflash/mlx"
+
+// Experts are the linear maps of a layer's experts, one weight [out, in] each,
+// stacked, dense or quantised. Dense weights are kept [experts, in, out] on the
+// CPU, for Linear's reason; there they must be float32, for MLX ends the
+// process on any other type.
+type Experts struct {
+	weight mlx.Array // [experts, in, out] when inOut, else [experts, out, in]
+	inOut  bool
+	quant  mlx.Quantized
+}
+
+// NewExperts takes weights [experts, out, in].
+func NewExperts(s *mlx.Scope, weight mlx.Array) Experts {
+	if s.Library().Device() == mlx.DeviceCPU {
+		return Experts{weight: s.Contiguous(s.SwapAxes(s.AsType(weight, mlx.Float32), 1, 2)), inOut: true}
+	}
+	return Experts{weight: weight}
+}
+
+// NewQuantizedExperts takes quantised weights that stand for [experts, out, in].
+func NewQuantizedExperts(q mlx.Quantized) Experts { return Experts{quant: q} }
+
+// Forward maps row i of x by expert chosen[i]: x is [..., 1, in] with batch axes
+// that broadcast to those of chosen, int32 [...]; the result is [..., 1, out].
+// sorted says that chosen is ascending.
+func (e Experts) Forward(s *mlx.Scope, x, chosen mlx.Array, sorted bool) mlx.Array {
+	ix := mlx.GatherOptions{RHS: chosen, Sorted: sorted}
+	switch {
+	case e.quant.W.Valid():
+		return s.GatherQMM(x, e.quant, true, ix)
+	case e.inOut:
+		return s.GatherMM(x, e.weight, ix)
+	}
+	return s.GatherMM(x, s.SwapAxes(e.weight, 1, 2), ix)
+}
+
+// Each is Linear.Each for experts.
+func (e *Experts) Each(f func(*mlx.Array)) {
+	f(&e.weight)
+	eachQuantized(&e.quant, f)
+}
+
+// sortFrom is the number of rows times experts from which rows are put in the
+// experts' order first: each weight is then read once for all of its rows.
+const sortFrom = 64
+
+// MoE is a mixture of experts: the router picks TopK experts for each row, whose
+// results are added by the router's probabilities, and, where there is one, a
+// shared expert behind its own gate is added.
+type MoE struct {
+	Router         Linear // [experts, hidden]
+	Gate, Up, Down Experts
+	TopK           int
+	// NormTopK divides the chosen probabilities by their sum.
+	NormTopK bool
+	// Shared is nil where the family has no shared expert.
+	Shared     *SwiGLU
+	SharedGate Linear // [1, hidden]
+}
+
+// Forward maps x [1, T, hidden] to the same shape.
+func (m *MoE) Forward(s *mlx.Scope, x mlx.Array) mlx.Array {
+	t, h := x.Dim(1), x.Dim(2)
+	// The probabilities are float32 whatever the activations are: near-ties
+	// between experts must not depend on their dtype.
+	p := s.Softmax(s.AsType(m.Router.Forward(s, x), mlx.Float32), true, -1)
+	experts := p.Dim(-1)
+	chosen := s.SliceAxis(s.Argpartition(p, experts-m.TopK, -1), -1, experts-m.TopK, experts)
+	weights := s.TakeAlong(p, chosen, -1)
+	if m.NormTopK {
+		weights = s.Div(weights, s.Sum(weights, true, -1))
+	}
+	chosen = s.Reshape(s.AsType(chosen, mlx.Int32), t, m.TopK)
+
+	var y mlx.Array
+	if t*m.TopK >= sortFrom {
+		y = m.sorted(s, s.Reshape(x, t, 1, h), chosen)
+	} else {
+		y = m.experts(s, s.Reshape(x, t, 1, 1, h), chosen, false)
+	}
+	// [T, topK, 1, hidden], added in the router's order.
+	weights = s.Reshape(s.AsType(weights, x.Dtype()), t, m.TopK, 1, 1)
+	y = s.Reshape(s.Sum(s.Mul(y, weights), false, 1), 1, t, h)
+	if m.Shared != nil {
+		gate := s.Sigmoid(m.SharedGate.Forward(s, x))
+		y = s.Add(y, s.Mul(gate, m.Shared.Forward(s, x)))
+	}
+	return y
+}
+
+func (m *MoE) experts(s *mlx.Scope, x, chosen mlx.Array, sorted bool) mlx.Array {
+	h := s.Mul(s.SiLU(m.Gate.Forward(s, x, chosen, sorted)), m.Up.Forward(s, x, chosen, sorted))
+	return m.Down.Forward(s, h, chosen, sorted)
+}
+
+// sorted runs the rows in the order of their experts and puts them back:
+// x [T, 1, hidden], chosen [T, topK], to [T, topK, 1, hidden].
+func (m *MoE) sorted(s *mlx.Scope, x, chosen mlx.Array) mlx.Array {
+	t, h := x.Dim(0), x.Dim(2)
+	flat := s.Flatten(chosen)
+	order := s.Argsort(flat, 0)
+	row := s.FloorDiv(order, s.Scalar(float64(m.TopK), order.Dtype()))
+	y := m.experts(s, s.Take(x, row, 0), s.Take(flat, order, 0), true)
+	back := s.Argsort(order, 0)
+	return s.Reshape(s.Take(y, back, 0), t, m.TopK, 1, h)
+}
+
+// Each is Linear.Each for a mixture.
+func (m *MoE) Each(f func(*mlx.Array)) {
+	m.Router.Each(f)
+	m.Gate.Each(f)
+	m.Up.Each(f)
+	m.Down.Each(f)
+	if m.Shared != nil {
+		m.Shared.Each(f)
+		m.SharedGate.Each(f)
+	}
+}
