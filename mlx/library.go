@@ -162,8 +162,8 @@ func (l *Library) choose(o *Options) error {
 	}
 	l.cuda = gpu && mlxc.IsCUDA()
 	onGPU := l.device == DeviceGPU
-	if !onGPU && !mlxc.DisableCompile() {
-		return fmt.Errorf("mlx: turn compilation off: %s", cleanMessage(mlxc.LastError()))
+	if !onGPU && !mlxc.CompileMode(mlxc.CompileNoFuse) {
+		return fmt.Errorf("mlx: turn fused kernels off: %s", cleanMessage(mlxc.LastError()))
 	}
 	l.stream = mlxc.Stream(onGPU)
 	// Metal cannot read files, CUDA must.
@@ -190,16 +190,18 @@ func (l *Library) Close() error {
 	if already {
 		return nil
 	}
+	var err error
 	_ = c.hop(context.Background(), func() {
 		for _, s := range c.openScopes(l) {
 			s.close(closedByLibrary)
 		}
+		err = c.drain()
 		mlxc.FreeStream(l.stream)
 		mlxc.FreeStream(l.files)
 		l.stream, l.files = 0, 0
 	})
 	c.leave()
-	return nil
+	return err
 }
 
 // Version is MLX's own version, such as "0.32.2". (mlx_version)

@@ -2,6 +2,7 @@ package mlx
 
 import (
 	"errors"
+	"slices"
 	"sync/atomic"
 
 	"github.com/godflash/godflash/internal/mlxc"
@@ -23,6 +24,7 @@ type Scope struct {
 	stream   mlxc.Handle // where operations run: the library's, or another one inside On
 	device   DeviceType  // of stream
 	name     string
+	ends     []func() // for what the scope owns besides arrays, last one first
 	slots    []slot
 	free     int32 // index+1 of the first free slot, 0 for none
 	live     atomic.Int64
@@ -288,11 +290,18 @@ func (s *Scope) Close() error {
 	return s.Err()
 }
 
+// atEnd has f called on the worker when the scope closes.
+func (s *Scope) atEnd(f func()) { s.ends = append(s.ends, f) }
+
 // close runs on the worker.
 func (s *Scope) close(by string) {
 	if !s.closedBy.CompareAndSwap(nil, &by) {
 		return
 	}
+	for _, end := range slices.Backward(s.ends) {
+		end()
+	}
+	s.ends = nil
 	c := s.lib.core
 	list := c.scratch[:0]
 	for i := range s.slots {

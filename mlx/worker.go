@@ -23,10 +23,12 @@ type core struct {
 	live    atomic.Int64
 
 	// Only the worker touches these.
-	scratch []mlxc.Handle // lists of handles on their way into C
-	spare   [][]slot      // slots of closed scopes, for the next ones
-	failure *OpError      // the first failure of the Do that runs
-	depth   int           // Do inside Do
+	scratch  []mlxc.Handle // lists of handles on their way into C
+	spare    [][]slot      // slots of closed scopes, for the next ones
+	failure  *OpError      // the first failure of the Do that runs
+	depth    int           // Do inside Do
+	tracing  int           // functions of arrays that MLX is calling
+	traceErr error         // the first error in one of them, until the operation that called it takes it
 
 	mu     sync.Mutex
 	refs   int
@@ -260,10 +262,34 @@ func (l *Library) run(f func(s *Scope) error) (err error) {
 		}
 		s.close(closedByDo)
 		if c.depth == 0 {
-			c.failure = nil
+			c.failure, c.traceErr = nil, nil
+			if e := c.drain(); e != nil {
+				err = errors.Join(err, e)
+			}
 		}
 	}()
 	return f(s)
+}
+
+// drain forgets what MLX no longer holds, and calls the release functions of
+// shared memory among it.
+func (c *core) drain() (err error) {
+	for {
+		v, ok := mlxc.Dropped()
+		if !ok {
+			return err
+		}
+		if release, ok := v.(func()); ok {
+			func() {
+				defer func() {
+					if v := recover(); v != nil {
+						err = errors.Join(err, &PanicError{Value: v, Stack: debug.Stack()})
+					}
+				}()
+				release()
+			}()
+		}
+	}
 }
 
 // NewScope makes a scope that lives until its Close, or until the Library is

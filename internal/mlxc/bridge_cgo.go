@@ -256,6 +256,10 @@ func LoadSafetensors(path string, st Handle, each func(name string, a Handle)) i
 	if l == nil {
 		return int(s)
 	}
+	return eachLoaded(l, each)
+}
+
+func eachLoaded(l *C.gf_loader, each func(name string, a Handle)) int {
 	defer C.gf_loader_close(l)
 	for {
 		var key *C.char

@@ -136,6 +136,8 @@ int gf_memory(int what, size_t arg, size_t *out) {
     case 4: rc = p_mlx_clear_cache(); break;
     case 5: rc = p_mlx_set_cache_limit(out, arg); break;
     case 6: rc = p_mlx_set_memory_limit(out, arg); break;
+    case 7: rc = p_mlx_set_wired_limit(out, arg); break;
+    case 8: rc = p_mlx_get_memory_limit(out); break;
   }
   return rc ? -1 : 0;
 }
@@ -394,6 +396,16 @@ gf_loader *gf_loader_open(const char *path, gf_h st, int *status) {
     free(l);
     return NULL;
   }
+  l->it = p_mlx_map_string_to_array_iterator_new(l->arrays);
+  *status = 0;
+  return l;
+}
+
+// gf_loader_new takes arrays over.
+gf_loader *gf_loader_new(void *arrays, int *status) {
+  gf_loader *l = calloc(1, sizeof *l);
+  if (!l) return NULL;
+  l->arrays.ctx = arrays;
   l->it = p_mlx_map_string_to_array_iterator_new(l->arrays);
   *status = 0;
   return l;

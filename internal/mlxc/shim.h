@@ -30,7 +30,8 @@ int gf_disable_compile(void);
 gf_h gf_stream(int gpu);
 int gf_stream_free(gf_h st);  // waits for the stream, then frees the handle
 
-// what: 0 active, 1 peak, 2 cache, 3 reset peak, 4 clear cache, 5 cache limit, 6 memory limit.
+// what: 0 active, 1 peak, 2 cache, 3 reset peak, 4 clear cache, 5 set cache limit,
+// 6 set memory limit, 7 set wired limit, 8 memory limit.
 int gf_memory(int what, size_t arg, size_t *out);
 
 gf_h gf_unary(gf_h fn, gf_h a, gf_h st);
