@@ -15,7 +15,7 @@ func (s *Scope) call(o op, g *mlxc.Args, must int, text func() string, in ...Arr
 			return s.zeroInput(o, say(text), in...)
 		}
 	}
-	h := mlxc.Call(fns[o], kinds[o], g, s.lib.stream)
+	h := mlxc.Call(fns[o], kinds[o], g, s.stream)
 	if h <= mlxc.OffWorker {
 		return s.failed(o, h, say(text), in...)
 	}
@@ -35,7 +35,7 @@ func (s *Scope) callMany(o op, g *mlxc.Args, must, limit int, text func() string
 		}
 	}
 	out := s.room(limit)
-	n := mlxc.CallMany(fns[o], kinds[o], g, nil, out, s.lib.stream)
+	n := mlxc.CallMany(fns[o], kinds[o], g, nil, out, s.stream)
 	return s.results(o, out, n, text, in)
 }
 
@@ -54,7 +54,7 @@ func (s *Scope) callVector(o op, g *mlxc.Args, text func() string, in []Array) [
 		return nil
 	}
 	out := make([]mlxc.Handle, len(list)) // the worker's list is in use
-	n := mlxc.CallMany(fns[o], kinds[o], g, list, out, s.lib.stream)
+	n := mlxc.CallMany(fns[o], kinds[o], g, list, out, s.stream)
 	return s.results(o, out, n, text, in)
 }
 

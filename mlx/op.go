@@ -268,24 +268,6 @@ func (s *Scope) binaryInt(o op, a, b Array, i int, what string) Array {
 	return s.put(o, h)
 }
 
-func (s *Scope) scan(o op, a Array, axis int) Array {
-	if !s.begin(o) {
-		return Array{}
-	}
-	x := a.use(s, o, 1)
-	if x == 0 {
-		return s.zeroInput(o, args1("axis", axis), a)
-	}
-	if !fits(axis) {
-		return s.refuse(o, limitText, args1("axis", axis), a)
-	}
-	h := mlxc.CallScan(o.fn(), x, axis, s.stream)
-	if h <= mlxc.OffWorker {
-		return s.failed(o, h, args1("axis", axis), a)
-	}
-	return s.put(o, h)
-}
-
 // vectorInt serves Concat and Stack.
 func (s *Scope) vectorInt(o op, axis int, arrays []Array) Array {
 	if !s.begin(o) {

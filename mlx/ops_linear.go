@@ -83,7 +83,7 @@ var opGatherMM = newOp("GatherMM", "mlx_gather_mm", mlxc.ClassGatherMM)
 // the batch axes flattened and are not checked. On CPUs only Float32 is
 // possible. (mlx_gather_mm)
 func (s *Scope) GatherMM(a, b Array, ix GatherOptions) Array {
-	if s.lib.device == DeviceCPU {
+	if s.device == DeviceCPU {
 		x, ok1 := a.peek(s, opGatherMM, 1)
 		y, ok2 := b.peek(s, opGatherMM, 2)
 		if ok1 && ok2 && (Dtype(x.Dtype) != Float32 || Dtype(y.Dtype) != Float32) {

@@ -92,3 +92,23 @@ func (s *Scope) close2(o op, a, b Array, rtol, atol float64, equalNaN bool) Arra
 	g.SetBool(0, equalNaN)
 	return s.call(o, g, 2, nil, a, b)
 }
+
+var (
+	opLogicalXor = newOp("LogicalXor", "mlx_logical_xor", mlxc.Binary)
+	opIsInf      = newOp("IsInf", "mlx_isinf", mlxc.Unary)
+	opIsPosInf   = newOp("IsPosInf", "mlx_isposinf", mlxc.Unary)
+	opIsNegInf   = newOp("IsNegInf", "mlx_isneginf", mlxc.Unary)
+)
+
+// LogicalXor is true where one of a and b is and the other is not, elementwise with
+// broadcasting. (mlx_logical_xor)
+func (s *Scope) LogicalXor(a, b Array) Array { return s.binary(opLogicalXor, a, b) }
+
+// IsInf is true where a is infinite, elementwise. (mlx_isinf)
+func (s *Scope) IsInf(a Array) Array { return s.unary(opIsInf, a) }
+
+// IsPosInf is true where a is +∞, elementwise. (mlx_isposinf)
+func (s *Scope) IsPosInf(a Array) Array { return s.unary(opIsPosInf, a) }
+
+// IsNegInf is true where a is -∞, elementwise. (mlx_isneginf)
+func (s *Scope) IsNegInf(a Array) Array { return s.unary(opIsNegInf, a) }

@@ -1,6 +1,7 @@
 package mlx
 
 import (
+	"slices"
 	"strconv"
 
 	"github.com/godflash/godflash/internal/mlxc"
@@ -139,13 +140,32 @@ func (q Quantized) must() int {
 	return 2
 }
 
-// check finds what MLX would not survive: empty matrices.
+// check finds what MLX does not: empty matrices, and scales that would be read beyond their end.
 func (q Quantized) check(s *Scope, o op) string {
-	if i, ok := q.W.peek(s, o, 1); ok && i.Size == 0 {
-		return emptyText
+	w, ok := q.W.peek(s, o, 1)
+	if !ok {
+		return ""
 	}
-	if q.Options.Mode != Affine && q.Biases.Valid() {
+	opts := q.Options
+	_ = opts.fill()
+	switch {
+	case w.Size == 0:
+		return emptyText
+	case opts.Mode != Affine && q.Biases.Valid():
 		return "only affine has biases"
+	case Dtype(w.Dtype) != Uint32 || len(w.Shape) < 2:
+		return "the matrix must be uint32 with at least 2 dimensions"
+	}
+	for _, a := range []Array{q.Scales, q.Biases} {
+		i, ok := a.peek(s, o, 2)
+		if !ok {
+			continue
+		}
+		last := len(w.Shape) - 1
+		if len(i.Shape) != len(w.Shape) || !slices.Equal(i.Shape[:last], w.Shape[:last]) ||
+			int(i.Shape[last])*opts.GroupSize*opts.Bits != int(w.Shape[last])*32 {
+			return "scales and biases do not fit the matrix, its group size and bits"
+		}
 	}
 	return ""
 }

@@ -90,13 +90,17 @@ func (s *Scope) Argmin(a Array, axis int, keepDims bool) Array {
 	return s.withIntBool(opArgmin, a, axis, keepDims, "axis")
 }
 
-// CumSum is the running sum along an axis, each element included, in a's shape. An empty array
-// is an error. (mlx_cumsum_axis)
-func (s *Scope) CumSum(a Array, axis int) Array { return s.scan(opCumSum, a, axis) }
+// CumSum is the running sum along an axis, in a's shape. An empty array is an
+// error. (mlx_cumsum_axis)
+func (s *Scope) CumSum(a Array, axis int, flags ...ScanFlag) Array {
+	return s.scan(opCumSum, a, axis, flags)
+}
 
-// CumProd is the running product along an axis, each element included, in a's shape. An
-// empty array is an error. (mlx_cumprod_axis)
-func (s *Scope) CumProd(a Array, axis int) Array { return s.scan(opCumProd, a, axis) }
+// CumProd is the running product along an axis, in a's shape. An empty array is
+// an error. (mlx_cumprod_axis)
+func (s *Scope) CumProd(a Array, axis int, flags ...ScanFlag) Array {
+	return s.scan(opCumProd, a, axis, flags)
+}
 
 // Sort sorts ascending along an axis. An empty array is an error. (mlx_sort_axis)
 func (s *Scope) Sort(a Array, axis int) Array { return s.withInt(opSort, a, axis, "axis") }

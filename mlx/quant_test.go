@@ -10,8 +10,15 @@ import (
 
 func TestQuantize(t *testing.T) {
 	for _, o := range []mlx.QuantizeOptions{
-		{}, {Bits: 2}, {Bits: 3}, {Bits: 5}, {Bits: 6, GroupSize: 128}, {Bits: 8, GroupSize: 32},
-		{Mode: mlx.MXFP4}, {Mode: mlx.MXFP8}, {Mode: mlx.NVFP4},
+		{},
+		{Bits: 2},
+		{Bits: 3},
+		{Bits: 5},
+		{Bits: 6, GroupSize: 128},
+		{Bits: 8, GroupSize: 32},
+		{Mode: mlx.MXFP4},
+		{Mode: mlx.MXFP8},
+		{Mode: mlx.NVFP4},
 	} {
 		do(t, func(s *mlx.Scope) {
 			key := s.Key(7)

@@ -25,7 +25,8 @@ long gf_spread(int rc, mlx_vector_array v, gf_h *out, size_t cap);
   X(MLXC_RANDOM_RANGE) X(MLXC_RANDOM_SCALED) X(MLXC_RANDOM_PLAIN) X(MLXC_RANDOM_BITS) X(MLXC_RANDOM_SHAPE) \
   X(MLXC_RANDOM_AXIS) X(MLXC_RANDOM_AXIS_SHAPE) X(MLXC_RANDOM_INT) X(MLXC_DEQUANTIZE) X(MLXC_QUANTIZED_MATMUL) \
   X(MLXC_GATHER_QMM) X(MLXC_QQMM) X(MLXC_GATHER_QQMM) X(MLXC_PAIR) X(MLXC_PAIR_TEXT) X(MLXC_MANY) X(MLXC_MANY_INT) \
-  X(MLXC_MANY_BOOL) X(MLXC_MANY_BINARY) X(MLXC_MANY_VECTOR) X(MLXC_MESHGRID) X(MLXC_QUANTIZE) X(MLXC_TERNARY) X(MLXC_EINSUM)
+  X(MLXC_MANY_BOOL) X(MLXC_MANY_BINARY) X(MLXC_MANY_VECTOR) X(MLXC_MESHGRID) X(MLXC_QUANTIZE) X(MLXC_TERNARY) X(MLXC_EINSUM) \
+  X(MLXC_INT) X(MLXC_INTS_BOOL) X(MLXC_BINARY_BOOL)
 
 enum {
   K_NONE,
@@ -63,6 +64,7 @@ static inline mlx_optional_int some(int v) { return (mlx_optional_int){v, v != 0
 #define CASE(kind, args) \
   case K_##kind: rc = ((int(*) kind)fn) args; break
 #define L(k) a->l[k].v, (size_t)a->l[k].n
+#define OPTIONAL(k) a->l[k].n ? a->l[k].v : NULL, (size_t)a->l[k].n
 #define A(k) H(a->h[k])
 #define I(k) a->i[k]
 #define B(k) (a->i[k] != 0)
@@ -80,6 +82,9 @@ gf_h gf_call(gf_h fn, int kind, const gf_args *a, gf_h st) {
   }
   int rc = 1;
   switch (kind) {
+    CASE(MLXC_BINARY_BOOL, (&r, A(0), A(1), B(0), s));
+    CASE(MLXC_INT, (&r, A(0), I(0), s));
+    CASE(MLXC_INTS_BOOL, (&r, A(0), OPTIONAL(0), B(0), s));
     CASE(MLXC_TERNARY, (&r, A(0), A(1), A(2), s));
     CASE(MLXC_SLICE, (&r, A(0), L(0), L(1), L(2), s));
     CASE(MLXC_SLICE_UPDATE, (&r, A(0), A(1), L(0), L(1), L(2), s));
@@ -119,8 +124,8 @@ gf_h gf_call(gf_h fn, int kind, const gf_args *a, gf_h st) {
     CASE(MLXC_FFT, (&r, A(0), I(0), I(1), (mlx_fft_norm)I(2), s));
     CASE(MLXC_FFTN, (&r, A(0), L(0), L(1), (mlx_fft_norm)I(0), s));
     CASE(MLXC_TEXT, (&r, A(0), WORD(triangles, I(0)), s));
-    CASE(MLXC_NORM, (&r, A(0), a->d[0], L(0), B(0), s));
-    CASE(MLXC_NORM_MATRIX, (&r, A(0), WORD(norms, I(1)), L(0), B(0), s));
+    CASE(MLXC_NORM, (&r, A(0), a->d[0], OPTIONAL(0), B(0), s));
+    CASE(MLXC_NORM_MATRIX, (&r, A(0), WORD(norms, I(1)), OPTIONAL(0), B(0), s));
     CASE(MLXC_RANDOM_KEY, (&r, a->u));
     CASE(MLXC_RANDOM_RANGE, (&r, A(0), A(1), L(0), DT(0), A(2), s));
     CASE(MLXC_RANDOM_SCALED, (&r, L(0), DT(0), F(0), F(1), A(0), s));
