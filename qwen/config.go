@@ -453,7 +453,7 @@ func (c *Config) setLayerTypes(t *rawConfig) error {
 		if t.FullAttentionInterval != nil {
 			interval = *t.FullAttentionInterval
 		}
-		if c.ModelType == "qwen3" {
+		if !c.hybrid() {
 			interval = 1
 		}
 		if interval < 1 {

@@ -96,7 +96,7 @@ func TestConfigDialects(t *testing.T) {
 				ModelType: "qwen3", HiddenSize: 64, IntermediateSize: 96, NumHiddenLayers: 4,
 				NumAttentionHeads: 4, NumKeyValueHeads: 2, HeadDim: 16, VocabSize: 100, MaxPositionEmbeddings: 512,
 				RMSNormEps: 1e-6, TieWordEmbeddings: true, RopeTheta: 1e6, PartialRotaryFactor: 1,
-				LayerTypes: []string{full, full, full, full}, EOSTokenIDs: []int{7},
+				LayerTypes: []string{full, full, full, full}, EOSTokenIDs: []int{7}, MoeLayers: make([]bool, 4),
 			}, c)
 			require.Equal(t, 16, c.RotaryDim())
 		}},
@@ -107,13 +107,34 @@ func TestConfigDialects(t *testing.T) {
 				RMSNormEps: 1e-6, TieWordEmbeddings: true, RopeTheta: 1e7, PartialRotaryFactor: 0.5,
 				LayerTypes:          []string{linear, linear, linear, full},
 				LinearConvKernelDim: 4, LinearKeyHeadDim: 16, LinearValueHeadDim: 16, LinearNumKeyHeads: 2, LinearNumValueHeads: 4,
-				AttnOutputGate: true, EOSTokenIDs: []int{7},
+				AttnOutputGate: true, EOSTokenIDs: []int{7}, MoeLayers: make([]bool, 4),
 			}, c)
 			require.Equal(t, 8, c.RotaryDim())
 		}},
 		"hybrid flat": {config: with(hybridText(), object{"model_type": "qwen3_5"}), check: func(t *testing.T, c *qwen.Config) {
 			require.Equal(t, "qwen3_5", c.ModelType)
 			require.Equal(t, 2, c.LinearNumKeyHeads)
+		}},
+		"moe": {config: with(denseConfig(), object{"model_type": "qwen3_moe", "intermediate_size": nil, "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 32}), check: func(t *testing.T, c *qwen.Config) {
+			require.Equal(t, []bool{true, true, true, true}, c.MoeLayers)
+			require.False(t, c.NormTopkProb)
+			require.Equal(t, 32, c.MoeIntermediateSize)
+		}},
+		"moe with dense layers": {config: with(denseConfig(), object{"model_type": "qwen3_moe", "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "decoder_sparse_step": 2, "mlp_only_layers": []int{3}, "norm_topk_prob": true}), check: func(t *testing.T, c *qwen.Config) {
+			require.Equal(t, []bool{false, true, false, false}, c.MoeLayers)
+			require.True(t, c.NormTopkProb)
+			require.Equal(t, 96, c.IntermediateSize)
+		}},
+		"hybrid moe": {config: nested(with(hybridText(), object{"model_type": "qwen3_5_moe_text", "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "shared_expert_intermediate_size": 48})), check: func(t *testing.T, c *qwen.Config) {
+			require.Equal(t, "qwen3_5_moe", c.ModelType)
+			require.True(t, c.NormTopkProb)
+			require.Equal(t, 48, c.SharedExpertIntermediateSize)
+		}},
+		"quantization": {config: with(denseConfig(), object{"quantization": object{"group_size": 64, "bits": 4}, "quantization_config": object{"group_size": 64, "bits": 4}}), check: func(t *testing.T, c *qwen.Config) {
+			require.Equal(t, "4-bit affine", c.Quantization)
+		}},
+		"nested quantization": {config: nested(with(hybridText(), object{"quantization": object{"group_size": 32, "bits": 8, "mode": "mxfp8", "lm_head": false}})), check: func(t *testing.T, c *qwen.Config) {
+			require.Equal(t, "8-bit mxfp8", c.Quantization)
 		}},
 		"text_config null": {config: with(denseConfig(), object{"text_config": null}), check: func(t *testing.T, c *qwen.Config) {
 			require.Equal(t, "qwen3", c.ModelType)
@@ -187,12 +208,14 @@ func TestConfigRefusals(t *testing.T) {
 		kind   error
 		says   []string
 	}{
-		"quantization":                {dense(object{"quantization": object{"bits": 4, "group_size": 64}}), qwen.ErrUnsupported, []string{"quantization is", `"bits":4`, "bf16"}},
-		"quantization_config":         {dense(object{"quantization_config": object{"quant_method": "awq"}}), qwen.ErrUnsupported, []string{"quantization_config is", "awq"}},
-		"nested quantization":         {hybrid(object{"quantization": object{"bits": 8}}), qwen.ErrUnsupported, []string{"text_config.quantization is", "8"}},
-		"above text_config":           {with(nested(hybridText()), object{"quantization_config": object{"bits": 8}}), qwen.ErrUnsupported, []string{"quantization_config is"}},
-		"moe":                         {dense(object{"model_type": "qwen3_moe"}), qwen.ErrUnsupported, []string{"model_type", "qwen3_moe", "mixture-of-experts"}},
-		"hybrid moe":                  {hybrid(object{"model_type": "qwen3_5_moe_text"}), qwen.ErrUnsupported, []string{"model_type", "qwen3_5_moe_text"}},
+		"quantization of others":      {dense(object{"quantization_config": object{"quant_method": "awq", "bits": 4}}), qwen.ErrUnsupported, []string{"quant_method", "awq", "mlx-community"}},
+		"nested, of others":           {hybrid(object{"quantization_config": object{"quant_method": "compressed-tensors"}}), qwen.ErrUnsupported, []string{"compressed-tensors"}},
+		"quantization as a text":      {dense(object{"quantization": "4bit"}), qwen.ErrUnsupported, []string{"4bit"}},
+		"an entry of another kind":    {dense(object{"quantization": object{"bits": 4, "model.layers.0.mlp.up_proj": object{"bits": "four"}}}), qwen.ErrUnsupported, []string{"mlp.up_proj"}},
+		"moe without its sizes":       {dense(object{"model_type": "qwen3_moe"}), qwen.ErrConfig, []string{"missing num_experts, num_experts_per_tok, moe_intermediate_size"}},
+		"hybrid moe without":          {hybrid(object{"model_type": "qwen3_5_moe_text", "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 32}), qwen.ErrConfig, []string{"missing shared_expert_intermediate_size"}},
+		"more experts than there are": {dense(object{"model_type": "qwen3_moe", "num_experts": 4, "num_experts_per_tok": 5, "moe_intermediate_size": 32}), qwen.ErrConfig, []string{"num_experts_per_tok is 5 of 4"}},
+		"no experts":                  {dense(object{"model_type": "qwen3_moe", "num_experts": 0, "num_experts_per_tok": 2, "moe_intermediate_size": 32}), qwen.ErrConfig, []string{"num_experts is 0"}},
 		"experts under another name":  {dense(object{"num_experts": 8}), qwen.ErrUnsupported, []string{"num_experts is 8"}},
 		"another family":              {dense(object{"model_type": "llama"}), qwen.ErrUnsupported, []string{"model_type", "llama"}},
 		"an older one":                {dense(object{"model_type": "qwen2"}), qwen.ErrUnsupported, []string{"qwen2"}},
