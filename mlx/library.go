@@ -247,6 +247,18 @@ func (l *Library) SetCacheLimit(ctx context.Context, bytes int64) (previous int6
 	return l.setLimit(ctx, mlxc.MemoryCacheLimit, bytes)
 }
 
+// MemoryLimit is what SetMemoryLimit set, or MLX's own choice. (mlx_get_memory_limit)
+func (l *Library) MemoryLimit(ctx context.Context) (bytes int64, err error) {
+	err = l.memory(ctx, func() error { return memoryCall(mlxc.MemoryGetLimit, 0, &bytes) })
+	return bytes, err
+}
+
+// SetWiredLimit sets how much memory Metal keeps resident for MLX and returns the
+// limit before; without Metal it does nothing. (mlx_set_wired_limit)
+func (l *Library) SetWiredLimit(ctx context.Context, bytes int64) (previous int64, err error) {
+	return l.setLimit(ctx, mlxc.MemoryWiredLimit, bytes)
+}
+
 // SetMemoryLimit sets the size above which MLX waits for memory to be freed
 // before it allocates more, and returns the limit before. (mlx_set_memory_limit)
 func (l *Library) SetMemoryLimit(ctx context.Context, bytes int64) (previous int64, err error) {

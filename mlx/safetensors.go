@@ -2,6 +2,7 @@ package mlx
 
 import (
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -16,8 +17,10 @@ import (
 )
 
 var (
-	opLoad = newOp("LoadSafetensors", "mlx_load_safetensors", "")
-	opSave = newOp("SaveSafetensors", "mlx_array_data_uint8", "")
+	opLoad     = newOp("LoadSafetensors", "mlx_load_safetensors", "")
+	opLoadFrom = newOp("LoadSafetensorsFrom", "mlx_load_safetensors_reader", "")
+	opSave     = newOp("SaveSafetensors", "mlx_array_data_uint8", "")
+	opSaveTo   = newOp("SaveSafetensorsTo", "mlx_array_data_uint8", "")
 )
 
 // fileDtypes are the types of a safetensors file that MLX reads. Eight-bit floats
@@ -50,11 +53,55 @@ func (s *Scope) LoadSafetensors(path string) (map[string]Array, map[string]strin
 	return arrays, metadata, nil
 }
 
+// LoadSafetensorsFrom is LoadSafetensors for a file that r gives; it reads r to its
+// end and keeps a copy until the arrays are evaluated or freed. (mlx_load_safetensors_reader)
+func (s *Scope) LoadSafetensorsFrom(r io.Reader) (map[string]Array, map[string]string, error) {
+	if !s.begin(opLoadFrom) {
+		return nil, nil, s.Err()
+	}
+	if !mlxc.OnWorker() {
+		s.failed(opLoadFrom, mlxc.OffWorker, "")
+		return nil, nil, s.Err()
+	}
+	arrays, metadata, err := s.loadFrom(r)
+	if err != nil {
+		s.record(&OpError{Op: "LoadSafetensorsFrom", Err: err})
+		return nil, nil, s.Err()
+	}
+	return arrays, metadata, nil
+}
+
+func (s *Scope) loadFrom(r io.Reader) (map[string]Array, map[string]string, error) {
+	data, err := io.ReadAll(r)
+	if err != nil {
+		return nil, nil, err
+	}
+	header, err := safetensors.ParseHeader(data, "memory")
+	if err != nil {
+		return nil, nil, err
+	}
+	return s.take(opLoadFrom, header, func(each func(string, mlxc.Handle)) int {
+		return mlxc.LoadSafetensorsBytes(data, s.lib.files, each)
+	})
+}
+
 func (s *Scope) load(path string) (map[string]Array, map[string]string, error) {
 	header, err := safetensors.ReadHeader(path)
 	if err != nil {
 		return nil, nil, err
 	}
+	cpath, done, err := plainPath(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer done()
+	return s.take(opLoad, header, func(each func(string, mlxc.Handle)) int {
+		return mlxc.LoadSafetensors(cpath, s.lib.files, each)
+	})
+}
+
+// take has load give the arrays that header names, if MLX can read them all.
+func (s *Scope) take(o op, header *safetensors.Header, load func(each func(name string, h mlxc.Handle)) int) (map[string]Array, map[string]string, error) {
 	for name, t := range header.Tensors {
 		if _, ok := fileDtypes[t.Dtype]; !ok {
 			return nil, nil, fmt.Errorf("tensor %q has type %s, which MLX does not read", name, t.Dtype)
@@ -68,14 +115,9 @@ func (s *Scope) load(path string) (map[string]Array, map[string]string, error) {
 			}
 		}
 	}
-	cpath, done, err := plainPath(path)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer done()
 	arrays := make(map[string]Array, len(header.Tensors))
-	status := mlxc.LoadSafetensors(cpath, s.lib.files, func(name string, h mlxc.Handle) {
-		arrays[name] = s.put(opLoad, h)
+	status := load(func(name string, h mlxc.Handle) {
+		arrays[name] = s.put(o, h)
 	})
 	if status != mlxc.OK {
 		msg := cleanMessage(mlxc.LastError())
@@ -120,13 +162,29 @@ func (s *Scope) SaveSafetensors(path string, arrays map[string]Array, metadata m
 		s.failed(opSave, mlxc.OffWorker, path)
 		return s.Err()
 	}
-	if err := s.save(path, arrays, metadata); err != nil {
+	err := replaceFile(path, func(w io.Writer) error { return s.save(w, arrays, metadata) })
+	if err != nil {
 		s.record(&OpError{Op: "SaveSafetensors", Args: strconv.Quote(path), Err: err})
 	}
 	return s.Err()
 }
 
-func (s *Scope) save(path string, arrays map[string]Array, metadata map[string]string) error {
+// SaveSafetensorsTo is SaveSafetensors into w. (mlx_array_data_uint8; the bytes are made by this package)
+func (s *Scope) SaveSafetensorsTo(w io.Writer, arrays map[string]Array, metadata map[string]string) error {
+	if !s.begin(opSaveTo) {
+		return s.Err()
+	}
+	if !mlxc.OnWorker() {
+		s.failed(opSaveTo, mlxc.OffWorker, "")
+		return s.Err()
+	}
+	if err := s.save(w, arrays, metadata); err != nil {
+		s.record(&OpError{Op: "SaveSafetensorsTo", Err: err})
+	}
+	return s.Err()
+}
+
+func (s *Scope) save(w io.Writer, arrays map[string]Array, metadata map[string]string) error {
 	var extras []mlxc.Handle
 	defer func() {
 		if len(extras) > 0 {
@@ -156,22 +214,27 @@ func (s *Scope) save(path string, arrays map[string]Array, metadata map[string]s
 			Data: unsafe.Slice((*byte)(data), a.NBytes()), // MLX's memory, alive until the arrays are freed
 		})
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".saving-*.safetensors")
+	return safetensors.Encode(w, list, metadata)
+}
+
+// replaceFile has f write a file that appears under its name only when it is complete.
+func replaceFile(path string, f func(w io.Writer) error) error {
+	tmp, err := os.CreateTemp(filepath.Dir(path), ".saving-*"+filepath.Ext(path))
 	if err != nil {
 		return err
 	}
-	tmp := f.Name()
-	defer os.Remove(tmp) // no longer there after the rename
-	if err := f.Close(); err != nil {
+	defer os.Remove(tmp.Name()) // no longer there after the rename
+	if err := f(tmp); err != nil {
+		tmp.Close()
 		return err
 	}
-	if err := safetensors.Write(tmp, list, metadata); err != nil {
+	if err := tmp.Close(); err != nil {
 		return err
 	}
-	if err := os.Chmod(tmp, 0o644); err != nil {
+	if err := os.Chmod(tmp.Name(), 0o644); err != nil {
 		return err
 	}
-	return os.Rename(tmp, path)
+	return os.Rename(tmp.Name(), path)
 }
 
 func fileDtype(dt Dtype) (string, bool) {

@@ -25,6 +25,7 @@ type core struct {
 	// Only the worker touches these.
 	scratch  []mlxc.Handle // lists of handles on their way into C
 	spare    [][]slot      // slots of closed scopes, for the next ones
+	idle     []idleStream  // streams of closed Streams, for the next ones: MLX cannot end one alone
 	failure  *OpError      // the first failure of the Do that runs
 	depth    int           // Do inside Do
 	tracing  int           // functions of arrays that MLX is calling

@@ -70,6 +70,15 @@ func ReadHeader(path string) (*Header, error) {
 	return h, nil
 }
 
+// ParseHeader is ReadHeader for a file in memory; name is for error texts.
+func ParseHeader(data []byte, name string) (*Header, error) {
+	h, err := parseHeader(bytes.NewReader(data), int64(len(data)), name)
+	if err != nil {
+		return nil, fmt.Errorf("safetensors: %s: %w", name, err)
+	}
+	return h, nil
+}
+
 func readHeader(path string) (*Header, error) {
 	// Opening a pipe would wait for a writer, so ask what it is first.
 	info, err := os.Stat(path)

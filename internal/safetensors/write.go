@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/json/v2"
 	"fmt"
+	"io"
 	"os"
 )
 
@@ -18,9 +19,25 @@ type WriteTensor struct {
 }
 
 // Write makes a safetensors file at path with the tensors in the given order,
-// and metadata as the entry __metadata__ unless it is nil. It is meant for tests
-// and fixtures: it replaces a file that is there, without a temporary file.
+// and metadata as the entry __metadata__ unless it is nil. It replaces a file
+// that is there, without a temporary file.
 func Write(path string, tensors []WriteTensor, metadata map[string]string) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return fmt.Errorf("safetensors: %w", err)
+	}
+	defer f.Close()
+	if err := Encode(f, tensors, metadata); err != nil {
+		return fmt.Errorf("safetensors: %s: %w", path, err)
+	}
+	if err := f.Close(); err != nil {
+		return fmt.Errorf("safetensors: %w", err)
+	}
+	return nil
+}
+
+// Encode writes what Write does to f.
+func Encode(f io.Writer, tensors []WriteTensor, metadata map[string]string) error {
 	type jsonEntry struct {
 		Dtype   string   `json:"dtype"`
 		Shape   []int    `json:"shape"`
@@ -33,7 +50,7 @@ func Write(path string, tensors []WriteTensor, metadata map[string]string) error
 	var end int64
 	for _, t := range tensors {
 		if _, twice := entries[t.Name]; twice {
-			return fmt.Errorf("safetensors: %s: tensor %q comes twice", path, t.Name)
+			return fmt.Errorf("tensor %q comes twice", t.Name)
 		}
 		begin := end
 		end += int64(len(t.Data))
@@ -41,19 +58,14 @@ func Write(path string, tensors []WriteTensor, metadata map[string]string) error
 	}
 	header, err := json.Marshal(entries, json.Deterministic(true))
 	if err != nil {
-		return fmt.Errorf("safetensors: %s: %w", path, err)
+		return err
 	}
 	// Readers map the file, so the data starts at a multiple of eight.
 	header = append(header, bytes.Repeat([]byte(" "), (8-len(header)%8)%8)...)
 	if _, err := decodeHeader(bytes.TrimRight(header, " ")); err != nil {
-		return fmt.Errorf("safetensors: %s: %w", path, err)
+		return err
 	}
 
-	f, err := os.Create(path)
-	if err != nil {
-		return fmt.Errorf("safetensors: %w", err)
-	}
-	defer f.Close()
 	w := bufio.NewWriter(f)
 	var length [8]byte
 	binary.LittleEndian.PutUint64(length[:], uint64(len(header)))
@@ -62,11 +74,5 @@ func Write(path string, tensors []WriteTensor, metadata map[string]string) error
 	for _, t := range tensors {
 		w.Write(t.Data)
 	}
-	if err := w.Flush(); err != nil {
-		return fmt.Errorf("safetensors: %w", err)
-	}
-	if err := f.Close(); err != nil {
-		return fmt.Errorf("safetensors: %w", err)
-	}
-	return nil
+	return w.Flush()
 }
