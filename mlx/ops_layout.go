@@ -17,7 +17,7 @@ var (
 	opRoll      = newOp("Roll", "mlx_roll_axes", mlxc.ClassIntsInts)
 	opFlip      = newOp("Flip", "mlx_flip_axes", mlxc.IntsOnly)
 	opUnstack   = newOp("Unstack", "mlx_unstack_axis", mlxc.ClassManyInt)
-	opView      = newOp("View", "mlx_view", mlxc.DtypeOnly)
+	opViewAs    = newOp("View", "mlx_view", mlxc.DtypeOnly)
 	opAsStrided = newOp("AsStrided", "mlx_as_strided", mlxc.ClassAsStrided)
 	opDiagonal  = newOp("Diagonal", "mlx_diagonal", mlxc.ClassInt3)
 	opTrace     = newOp("Trace", "mlx_trace_axes", mlxc.ClassInt3Dtype)
@@ -107,6 +107,9 @@ func (s *Scope) Pad(a Array, o PadOptions) Array {
 		}
 		g.L[k] = p
 	}
+	if msg := padEveryAxis(g, len(i.Shape)); msg != "" {
+		return s.stop(opPad, msg, text, a)
+	}
 	value := s.Scalar(o.Value, Dtype(i.Dtype))
 	if !value.Valid() {
 		return Array{}
@@ -114,6 +117,32 @@ func (s *Scope) Pad(a Array, o PadOptions) Array {
 	r := s.call(opPad, g, 2, text, a, value)
 	s.drop(value)
 	return r
+}
+
+// padEveryAxis fills in axes that are not padded; MLX repeats edges right only if all are there.
+func padEveryAxis(g *mlxc.Args, n int) string {
+	var low, high mlxc.Ints
+	var seen [mlxc.MaxDims]bool
+	if n > mlxc.MaxDims {
+		return limitText
+	}
+	for k := range g.L[0].N {
+		axis := int(g.L[0].V[k])
+		if axis < 0 {
+			axis += n
+		}
+		if axis < 0 || axis >= n || seen[axis] {
+			return "no such axis, or one axis twice"
+		}
+		seen[axis] = true
+		low.V[axis], high.V[axis] = g.L[1].V[k], g.L[2].V[k]
+	}
+	for k := range n {
+		g.L[0].V[k] = int32(k)
+	}
+	g.L[0].N, low.N, high.N = int32(n), int32(n), int32(n)
+	g.L[1], g.L[2] = low, high
+	return ""
 }
 
 // Roll shifts elements towards higher indices along axes; those that leave come in
@@ -173,7 +202,18 @@ func (s *Scope) Unstack(a Array, axis int) []Array {
 
 // View reads the same bytes as another type; the last axis grows or shrinks
 // with the size of an element. (mlx_view)
-func (s *Scope) View(a Array, dt Dtype) Array { return s.withDtype(opView, a, dt) }
+func (s *Scope) View(a Array, dt Dtype) Array {
+	i, ok := a.peek(s, opViewAs, 1)
+	if n := len(i.Shape); ok && n > 0 && i.Shape[n-1] == 1 && dt.valid() && dt.Size() < Dtype(i.Dtype).Size() && s.begin(opViewAs) {
+		// MLX would read the first bytes again and again where the stride of the one element is 0,
+		// as it is after broadcasting; an axis of two elements has none of 0 after Concat.
+		size := Dtype(i.Dtype).Size() / dt.Size()
+		return s.compose(opViewAs, func(t *Scope) Array {
+			return t.SliceAxis(t.withDtype(opViewAs, t.Concat(n-1, a, a), dt), n-1, 0, size)
+		}, a)
+	}
+	return s.withDtype(opViewAs, a, dt)
+}
 
 // AsStrided reads the elements of a, in row-major order, with a shape and steps
 // of its own: element [i, j, …] is a's element offset + i*strides[0] + j*strides[1]

@@ -269,4 +269,9 @@ func (s *Scope) GatherQQMM(x Array, q Quantized, ix GatherOptions) Array {
 func (s *Scope) ToFP8(a Array) Array { return s.unary(opToFP8, a) }
 
 // FromFP8 reads 8-bit floats (E4M3) held as Uint8 in type dt. (mlx_from_fp8)
-func (s *Scope) FromFP8(a Array, dt Dtype) Array { return s.withDtype(opFromFP8, a, dt) }
+func (s *Scope) FromFP8(a Array, dt Dtype) Array {
+	if dt == Float64 { // MLX leaves elements of this type as they were in memory
+		return s.compose(opFromFP8, func(t *Scope) Array { return t.AsType(t.FromFP8(a, Float32), Float64) }, a)
+	}
+	return s.withDtype(opFromFP8, a, dt)
+}
