@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -73,7 +74,7 @@ func checkStats(t *testing.T, st dflash.Stats, ids []int, block int) {
 
 // The drafts themselves, cycle by cycle, through the level below the session.
 func TestGoldenDrafts(t *testing.T) {
-	for _, pair := range pairs {
+	for _, pair := range allPairs {
 		t.Run(pair, func(t *testing.T) {
 			e := open(t, pair, dflash.Options{})
 			refs := references(t, pair)
@@ -110,20 +111,23 @@ func TestGoldenDrafts(t *testing.T) {
 // The context feature of the golden taps and the drafter's output in the first
 // cycle of the whole prompt.
 func TestGoldenDrafter(t *testing.T) {
-	for _, pair := range pairs {
+	for _, pair := range allPairs {
 		t.Run(pair, func(t *testing.T) {
 			e := open(t, pair, dflash.Options{})
-			prompt, target, drafter := references(t, pair)[0].Prompt, e.Target(), e.Drafter()
-			ids := make([]int32, len(prompt))
-			for i, id := range prompt {
-				ids[i] = int32(id)
-			}
+			target, drafter := e.Target(), e.Drafter()
 			cache, ctx := target.NewCache(), drafter.NewContext()
 			defer cache.Close()
 			defer ctx.Close()
 			require.NoError(t, lib.Do(t.Context(), func(s *mlx.Scope) error {
-				want, _, err := s.LoadSafetensors(filepath.Join(pairDir(pair), "golden-taps.safetensors"))
+				want, about, err := s.LoadSafetensors(filepath.Join(pairDir(pair), "golden-taps.safetensors"))
 				require.NoError(t, err)
+				index, err := strconv.Atoi(about["prompt_index"])
+				require.NoError(t, err)
+				ref := references(t, pair)[index]
+				ids := make([]int32, len(ref.Prompt))
+				for i, id := range ref.Prompt {
+					ids[i] = int32(id)
+				}
 				k := len(drafter.Config().TargetLayerIDs)
 				taps := s.Split(s.ExpandDims(want["taps"], 0), k, 2)
 				requireClose(t, want["context"], drafter.Features(s, taps))
@@ -135,7 +139,7 @@ func TestGoldenDrafter(t *testing.T) {
 				for i := range block {
 					block[i] = int32(drafter.Config().MaskTokenID)
 				}
-				block[0] = int32(references(t, pair)[0].Greedy[0])
+				block[0] = int32(ref.Greedy[0])
 				x := target.Embed(s, mlx.FromSlice(s, block))
 				h := drafter.Propose(s, ctx, s.ExpandDims(x, 0))
 				requireClose(t, s.SliceAxis(want["draft_hidden"], 0, 1, len(block)), h)

@@ -34,7 +34,10 @@ func TestKinds(t *testing.T) {
 			require.NoError(t, json.Unmarshal(data, &f))
 			require.Len(t, f.Prompts, 12)
 			for i, ref := range f.Prompts {
-				for _, block := range []int{1, 16} {
+				for _, block := range []int{1, 4} {
+					if block == 1 && i%4 != 3 {
+						continue // every token of a drafted run is the target's choice, too
+					}
 					r := dflash.Request{IDs: ref.Prompt, MaxTokens: 96, BlockSize: block}
 					if block == 1 {
 						r.BlockSize, r.NoDraft = 0, true

@@ -34,8 +34,12 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// pairs are the embedded pairs that the package runs.
-var pairs = []string{"tiny-qwen3.5", "tiny-qwen3"}
+// pairs are the embedded dense pairs, one of each family; allPairs has the
+// mixture of experts too, whose drafter has a sliding layer.
+var (
+	pairs    = []string{"tiny-qwen3.5", "tiny-qwen3"}
+	allPairs = append(pairs[:2:2], "tiny-qwen3.5-moe")
+)
 
 func pairDir(pair string) string { return filepath.Join("..", "testdata", pair) }
 

@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 }
 
 // pairs are the embedded models that this package runs.
-var pairs = []string{"tiny-qwen3.5", "tiny-qwen3"}
+var pairs = []string{"tiny-qwen3.5", "tiny-qwen3", "tiny-qwen3.5-moe"}
 
 func pairDir(pair string) string { return filepath.Join("..", "testdata", pair) }
 
