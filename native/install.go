@@ -109,6 +109,9 @@ func (in *installation) installed() (bool, error) {
 		return false, in.explain(err)
 	case in.force:
 		return false, nil
+	case m.Recipe != recipe():
+		in.say("%s was made by another version of the installer: installing again", in.target)
+		return false, nil
 	}
 	in.say("already installed in %s", in.target)
 	return true, nil
@@ -229,6 +232,9 @@ func (in *installation) finish(ctx context.Context) error {
 		}
 	}
 	m, err := dist.NewManifest(in.tree, in.backend)
+	if err == nil {
+		m.Recipe = recipe()
+	}
 	if err != nil {
 		return err
 	}

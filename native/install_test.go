@@ -60,6 +60,25 @@ func TestInstall(t *testing.T) {
 	require.Equal(t, result{0, lib + "\n", ""}, r)
 }
 
+// An installation by an installer that built from something else is made anew.
+func TestOtherRecipeInstallsAgain(t *testing.T) {
+	w := newWorld(t)
+	require.Zero(t, w.run().status)
+	m, err := dist.ReadManifest(w.target())
+	require.NoError(t, err)
+	require.Len(t, m.Recipe, 64)
+	ours := m.Recipe
+	m.Recipe = ""
+	require.NoError(t, m.Write(w.target()))
+	r := w.run()
+	require.Zero(t, r.status, r.stderr)
+	require.Contains(t, r.stdout, "another version of the installer")
+	m, err = dist.ReadManifest(w.target())
+	require.NoError(t, err)
+	require.Equal(t, ours, m.Recipe)
+	require.Contains(t, w.run().stdout, "already installed")
+}
+
 func TestSecondRunDoesNothing(t *testing.T) {
 	w := newWorld(t)
 	require.Zero(t, w.run().status)

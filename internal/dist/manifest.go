@@ -20,7 +20,10 @@ type Manifest struct {
 	Backend string `json:"backend"`
 	OS      string `json:"os"`   // as runtime.GOOS
 	Arch    string `json:"arch"` // as runtime.GOARCH
-	Files   []File `json:"files"`
+	// Recipe is a hash of what the installer built from: pins, own sources and
+	// flags. Another installer of the same versions has another one.
+	Recipe string `json:"recipe"`
+	Files  []File `json:"files"`
 }
 
 // File is one entry of a Manifest.
