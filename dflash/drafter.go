@@ -3,6 +3,7 @@ package dflash
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"strings"
 
 	"github.com/godflash/godflash/internal/nn"
@@ -24,6 +25,7 @@ type Drafter struct {
 	lib     *mlx.Library
 	weights *mlx.Scope
 	dtype   mlx.Dtype
+	bits    int // of the linear maps, 0 for the dtype's own
 
 	fc         nn.Linear // taps side by side to one hidden vector
 	hiddenNorm nn.RMSNorm
@@ -39,9 +41,25 @@ type draftLayer struct {
 	window              nn.Window
 }
 
+// DraftOptions are the choices of LoadDrafter; nil and zero values are the
+// defaults.
+type DraftOptions struct {
+	// Bits stores the drafter's linear maps in 4 or 8 bits, in groups of 64:
+	// less memory to read and to keep, at some cost in right drafts. 0 keeps
+	// the file's precision.
+	Bits   int
+	Logger *slog.Logger // nil: silent
+}
+
 // LoadDrafter reads a drafter's folder: configuration and headers first, then
 // the weights. Compare DraftConfig.CheckPair with the target before.
-func LoadDrafter(ctx context.Context, lib *mlx.Library, dir string) (*Drafter, error) {
+func LoadDrafter(ctx context.Context, lib *mlx.Library, dir string, o *DraftOptions) (*Drafter, error) {
+	if o == nil {
+		o = &DraftOptions{}
+	}
+	if o.Bits != 0 && o.Bits != 4 && o.Bits != 8 {
+		return nil, fmt.Errorf("%w: a drafter in %d bits, 4 and 8 are possible", ErrRequest, o.Bits)
+	}
 	cfg, err := ReadDraftConfig(dir)
 	if err != nil {
 		return nil, err
@@ -50,8 +68,11 @@ func LoadDrafter(ctx context.Context, lib *mlx.Library, dir string) (*Drafter, e
 	if err != nil {
 		return nil, err
 	}
+	if ck.IndexStale && o.Logger != nil {
+		o.Logger.Warn("model.safetensors.index.json names files that are not there; the tensors are all in the others", "dir", dir)
+	}
 	d := &Drafter{cfg: cfg, lib: lib, weights: lib.NewScope("drafter " + dir)}
-	if err := lib.Do(ctx, func(s *mlx.Scope) error { return d.read(ctx, s, ck) }); err != nil {
+	if err := lib.Do(ctx, func(s *mlx.Scope) error { return d.read(ctx, s, ck, o.Bits) }); err != nil {
 		d.weights.Close()
 		return nil, fmt.Errorf("load %s: %w", dir, err)
 	}
@@ -83,13 +104,14 @@ func openDraft(dir string, cfg *DraftConfig) (*safetensors.Checkpoint, error) {
 }
 
 // read builds the parts one by one, as qwen's Load does.
-func (d *Drafter) read(ctx context.Context, s *mlx.Scope, ck *safetensors.Checkpoint) error {
+func (d *Drafter) read(ctx context.Context, s *mlx.Scope, ck *safetensors.Checkpoint, bits int) error {
 	r, err := weights.Open(s, ck, "fc.weight", nil)
 	if err != nil {
 		return err
 	}
+	r.Quantize = mlx.QuantizeOptions{Bits: bits, GroupSize: 64}
 	c := d.cfg
-	d.dtype = r.Dtype()
+	d.dtype, d.bits = r.Dtype(), bits
 	err = r.Part(ctx, d.weights, func(r *weights.Reader, _ *mlx.Scope) func(func(*mlx.Array)) {
 		d.fc = r.Linear("fc")
 		d.hiddenNorm = r.Norm("hidden_norm", c.RMSNormEps, 0)

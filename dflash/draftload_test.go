@@ -56,7 +56,7 @@ func editDraft(t testing.TB, spec fixture.Spec, o fixture.DraftOptions, edit fun
 // proposal is what a drafter makes of made-up taps and a made-up block.
 func proposal(t testing.TB, dir string) []float32 {
 	t.Helper()
-	d, err := dflash.LoadDrafter(t.Context(), lib, dir)
+	d, err := dflash.LoadDrafter(t.Context(), lib, dir, nil)
 	require.NoError(t, err)
 	defer func() {
 		require.NoError(t, d.Close())
@@ -142,7 +142,7 @@ func TestDraftFilesThatDoNotFit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := editDraft(t, spec, fixture.DraftOptions{}, c.edit)
 			base := lib.LiveArrays()
-			_, err := dflash.LoadDrafter(t.Context(), closed, dir)
+			_, err := dflash.LoadDrafter(t.Context(), closed, dir, nil)
 			require.Error(t, err)
 			require.NotErrorIs(t, err, mlx.ErrClosed)
 			if c.kind != nil {
@@ -241,7 +241,7 @@ func TestDraftMemory(t *testing.T) {
 	}
 	before := memory()
 	require.NoError(t, lib.ResetPeak(t.Context()))
-	d, err := dflash.LoadDrafter(t.Context(), lib, dir)
+	d, err := dflash.LoadDrafter(t.Context(), lib, dir, nil)
 	require.NoError(t, err)
 	after := memory()
 	const slack = 1 << 19

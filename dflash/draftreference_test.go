@@ -212,7 +212,7 @@ type duo struct {
 
 func newDuo(t testing.TB, dir string) *duo {
 	t.Helper()
-	d, err := dflash.LoadDrafter(t.Context(), lib, dir)
+	d, err := dflash.LoadDrafter(t.Context(), lib, dir, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, d.Close()) })
 	c := d.NewContext()

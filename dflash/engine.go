@@ -27,6 +27,11 @@ type Options struct {
 	// BlockSize is the number of rows of a block, the anchor's included: 2 to
 	// the checkpoint's block_size. 0: the checkpoint's.
 	BlockSize int
+	// DraftBits stores the drafter's linear maps in 4 or 8 bits. 0: 4 where the
+	// target is quantised and runs on a GPU, else the file's precision, which
+	// KeepDraftPrecision asks for in any case. The tokens do not depend on it,
+	// the number of right drafts does.
+	DraftBits int
 	// PrefillChunk is the number of prompt tokens that one forward pass takes.
 	// 0: DefaultPrefillChunk.
 	PrefillChunk int
@@ -37,6 +42,9 @@ type Options struct {
 	// Logger hears what may interest an operator. Nil: silent.
 	Logger *slog.Logger
 }
+
+// KeepDraftPrecision in Options.DraftBits keeps the drafter's precision.
+const KeepDraftPrecision = -1
 
 // Engine is a target with its drafter, tokenizer and chat template. It may be
 // used from any goroutine.
@@ -63,11 +71,14 @@ type Engine struct {
 type Info struct {
 	Dir       string // the target's folder
 	ModelType string // as in config.json
+	// Quantization is a short name such as "4-bit affine", empty for dense weights.
+	Quantization string
 	TargetInfo
 	EOSTokenIDs []int // union of generation_config, config and tokenizer
 
 	DraftDir        string // empty without a drafter
 	DraftLayers     int
+	DraftBits       int // of its linear maps, 0 for the file's precision
 	BlockSize       int // rows of a block in use, 0 without a drafter
 	TargetLayerIDs  []int
 	DraftContextLen int    // positions that the drafter knows
@@ -94,6 +105,9 @@ func Open(ctx context.Context, dir string, o *Options) (*Engine, error) {
 	}
 	if e.opts.PrefillChunk < 0 {
 		return nil, fmt.Errorf("%w: PrefillChunk is %d", ErrRequest, e.opts.PrefillChunk)
+	}
+	if b := e.opts.DraftBits; b != 0 && b != 4 && b != 8 && b != KeepDraftPrecision {
+		return nil, fmt.Errorf("%w: DraftBits is %d; 4, 8, 0 and KeepDraftPrecision are possible", ErrRequest, b)
 	}
 	if e.opts.NoDraft && e.opts.Draft != "" {
 		return nil, fmt.Errorf("%w: both NoDraft and a Draft folder", ErrRequest)
@@ -227,14 +241,29 @@ func (e *Engine) loadModels(ctx context.Context, target, draft string) error {
 	}
 	e.target = QwenTarget(e.model)
 	if draft != "" {
-		e.drafter, err = LoadDrafter(ctx, e.lib, draft)
+		e.drafter, err = LoadDrafter(ctx, e.lib, draft, &DraftOptions{Bits: e.draftBits(), Logger: e.opts.Logger})
 	}
 	return err
 }
 
+// draftBits is the precision of the drafter. A quantised target on a GPU is so
+// fast that a drafter in half precision would be what the cycle waits for. On
+// the CPU a quantised product is slower than a dense one.
+func (e *Engine) draftBits() int {
+	switch {
+	case e.opts.DraftBits == KeepDraftPrecision:
+		return 0
+	case e.opts.DraftBits != 0:
+		return e.opts.DraftBits
+	case e.lib.Device() == mlx.DeviceGPU && e.model.Config().Quantization != "":
+		return 4
+	}
+	return 0
+}
+
 func (e *Engine) describe(target, draft string, cfg *qwen.Config) {
 	e.info = Info{
-		Dir: target, ModelType: cfg.ModelType, TargetInfo: e.target.Info(), EOSTokenIDs: e.eos,
+		Dir: target, ModelType: cfg.ModelType, Quantization: cfg.Quantization, TargetInfo: e.target.Info(), EOSTokenIDs: e.eos,
 		Device: e.lib.Device(), MLXVersion: e.lib.Version(),
 	}
 	if e.drafter == nil {
@@ -245,7 +274,7 @@ func (e *Engine) describe(target, draft string, cfg *qwen.Config) {
 		return
 	}
 	c := e.drafter.cfg
-	e.info.DraftDir, e.info.DraftLayers = draft, c.NumHiddenLayers
+	e.info.DraftDir, e.info.DraftLayers, e.info.DraftBits = draft, c.NumHiddenLayers, e.drafter.bits
 	e.info.BlockSize = c.BlockSize
 	if e.opts.BlockSize != 0 {
 		e.info.BlockSize = e.opts.BlockSize

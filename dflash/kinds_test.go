@@ -50,3 +50,27 @@ func TestKinds(t *testing.T) {
 		})
 	}
 }
+
+// A drafter stored in fewer bits drafts a little worse and changes no token.
+func TestDraftBits(t *testing.T) {
+	ref := references(t, "tiny-qwen3")[:6]
+	perCycle := map[int]float64{}
+	for _, bits := range []int{dflash.KeepDraftPrecision, 0, 8, 4} {
+		e := open(t, "tiny-qwen3", dflash.Options{DraftBits: bits})
+		require.Equal(t, max(bits, 0), e.Info().DraftBits)
+		s := newSession(t, e)
+		tokens, cycles := 0, 0
+		for _, r := range ref {
+			ids, _ := run(t, s, dflash.Request{IDs: r.Prompt, MaxTokens: 96})
+			require.Equal(t, r.Greedy, ids)
+			tokens, cycles = tokens+len(ids)-1, cycles+s.Stats().Cycles
+		}
+		perCycle[bits] = float64(tokens) / float64(cycles)
+	}
+	t.Logf("tokens per cycle by bits: %v", perCycle)
+	require.InDelta(t, perCycle[dflash.KeepDraftPrecision], perCycle[0], 0)
+	require.Greater(t, perCycle[8], 0.9*perCycle[0])
+	require.Greater(t, perCycle[4], 0.4*perCycle[0])
+	_, err := dflash.Open(t.Context(), pairDir("tiny-qwen3"), &dflash.Options{Library: lib, DraftBits: 3})
+	require.ErrorIs(t, err, dflash.ErrRequest)
+}

@@ -74,6 +74,10 @@ type Reader struct {
 	arrays map[string]mlx.Array
 	dtype  mlx.Dtype
 	plan   map[string]mlx.QuantizeOptions // quantised modules
+
+	// Quantize, when its Bits are set, is how dense linear maps are stored at
+	// load; those whose rows do not divide into groups stay dense.
+	Quantize mlx.QuantizeOptions
 }
 
 // Open maps the files of a renamed and checked checkpoint into s. The compute
@@ -156,7 +160,11 @@ func (r *Reader) Linear(name string) nn.Linear {
 	if _, ok := r.plan[name]; ok {
 		return nn.NewQuantizedLinear(r.quantized(name))
 	}
-	return nn.NewLinear(r.s, r.Array(name+".weight"), mlx.Array{})
+	w := r.Array(name + ".weight")
+	if o := r.Quantize; o.Bits > 0 && w.Valid() && w.Dim(-1)%o.GroupSize == 0 {
+		return nn.NewQuantizedLinear(r.s.Quantize(w, o))
+	}
+	return nn.NewLinear(r.s, w, mlx.Array{})
 }
 
 // Norm is the norm whose weight is NAME.weight, plus offset.
