@@ -128,7 +128,7 @@ func TestSafetensorsInMemory(t *testing.T) {
 
 func ggufArrays(s *mlx.Scope) (map[string]mlx.Array, map[string]any) {
 	arrays := map[string]mlx.Array{"t": s.Transpose(s.Reshape(s.Arange(0, 6, 1, mlx.Float32), 2, 3))}
-	for _, dt := range []mlx.Dtype{mlx.Float32, mlx.Float16, mlx.BFloat16, mlx.Int8, mlx.Int16, mlx.Int32} {
+	for _, dt := range []mlx.Dtype{mlx.Float32, mlx.Float16, mlx.Int8, mlx.Int16, mlx.Int32} {
 		arrays[dt.String()] = s.Full(3, dt, 2, 1, 3)
 	}
 	return arrays, map[string]any{

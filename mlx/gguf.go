@@ -96,10 +96,10 @@ func (s *Scope) loadGGUF(path string) (_ map[string]Array, _ map[string]any, err
 }
 
 // ggufTypes are the array types that MLX writes.
-var ggufTypes = []Dtype{Float32, Float16, BFloat16, Int8, Int16, Int32}
+var ggufTypes = []Dtype{Float32, Float16, Int8, Int16, Int32}
 
 // SaveGGUF evaluates the arrays and writes a GGUF file. Arrays can be Float32,
-// Float16, BFloat16, Int8, Int16 or Int32, of at least one element and 1 to 4
+// Float16, Int8, Int16 or Int32, of at least one element and 1 to 4
 // dimensions; metadata values a string, a []string, or an Array of numbers with at
 // most one dimension. The file appears under its name only when it is complete.
 // An error becomes the scope's. (mlx_save_gguf)

@@ -1,0 +1,480 @@
+package mlx
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/godflash/godflash/internal/mlxc"
+)
+
+// KernelSource is the text of a kernel for one kind of GPU. Source is the body of
+// the kernel function; MLX writes the head from the names of inputs, outputs and
+// template arguments. Header comes before the function. No source, no kernel.
+type KernelSource struct {
+	Source string
+	Header string
+}
+
+// KernelSpec is one computation in up to three forms: Metal, CUDA, and operations
+// of this package. Where there is no kernel for the device, or it fails, the
+// operations are used, so a spec without Fallback is not accepted.
+type KernelSpec struct {
+	Name    string   // of the kernel function: letters, digits, underscores
+	Inputs  []string // names in the sources, in the order of Call
+	Outputs []string
+	Metal   KernelSource
+	CUDA    KernelSource
+	// SharedMemory is what a CUDA block may use, in bytes.
+	SharedMemory int
+	// AtomicOutputs makes Metal's outputs atomic.
+	AtomicOutputs bool
+	// Strided hands inputs over as they lie; the source then looks at their
+	// strides. Otherwise MLX copies those that do not lie row by row.
+	Strided bool
+	// Fallback computes the same with operations. It gives one array per output,
+	// of the launch's shapes and types.
+	Fallback func(s *Scope, in []Array, l Launch) []Array
+}
+
+// Launch is how a kernel is called: what it makes and with how many threads.
+type Launch struct {
+	Outputs  []Output
+	Grid     [3]int        // threads in all, also for CUDA; 0 = 1
+	Group    [3]int        // threads of one threadgroup or block; 0 = 1
+	Init     *float32      // what outputs hold before; nil = undefined
+	Template []TemplateArg // for the sources and the fallback
+}
+
+// Output is the shape and type of a result.
+type Output struct {
+	Dtype Dtype
+	Shape []int
+}
+
+// TemplateArg is a constant of the source: Value is an int, a bool or a [Dtype].
+type TemplateArg struct {
+	Name  string
+	Value any
+}
+
+// Kernel is a KernelSpec in use. It ends with the scope that made it.
+type Kernel struct {
+	owner   *Scope
+	spec    KernelSpec
+	log     *slog.Logger
+	backend string // "metal", "cuda", "" for the fallback
+	h       mlxc.Handle
+	proven  map[string]bool // launches that have run
+}
+
+var (
+	opKernel   = newOp("NewKernel", "mlx_fast_metal_kernel_new, mlx_fast_cuda_kernel_new", "")
+	opLaunch   = newOp("Kernel.Call", "mlx_fast_metal_kernel_apply, mlx_fast_cuda_kernel_apply", "")
+	opSelfTest = newOp("Kernel.SelfTest", "", "")
+)
+
+// NewKernel prepares a kernel; nil where the spec is impossible, which is the
+// scope's error. Nothing is compiled yet: the first Call with a new set of types
+// and template arguments does that, and runs the kernel, so that it takes long and
+// waits. Where the compiler or the run fails, a line goes to log (nil: silence) and
+// the fallback serves this kernel from then on.
+// (mlx_fast_metal_kernel_new, mlx_fast_cuda_kernel_new)
+func (s *Scope) NewKernel(spec KernelSpec, log *slog.Logger) *Kernel {
+	if !s.begin(opKernel) {
+		return nil
+	}
+	if !mlxc.OnWorker() {
+		s.failed(opKernel, mlxc.OffWorker, "")
+		return nil
+	}
+	if msg := spec.check(); msg != "" {
+		s.refuse(opKernel, msg, "name "+strconv.Quote(spec.Name))
+		return nil
+	}
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	k := &Kernel{owner: s, spec: spec, log: log, proven: map[string]bool{}}
+	switch {
+	case s.lib.device != DeviceGPU:
+	case s.lib.cuda && spec.CUDA.Source != "":
+		k.backend = "cuda"
+	case !s.lib.cuda && spec.Metal.Source != "":
+		k.backend = "metal"
+	}
+	s.atEnd(k.drop)
+	return k
+}
+
+func (spec *KernelSpec) check() string {
+	switch {
+	case !isName(spec.Name):
+		return "Name must be letters, digits and underscores"
+	case spec.Fallback == nil:
+		return "a Fallback is needed, for other devices and where a kernel fails"
+	case len(spec.Inputs) == 0 || len(spec.Outputs) == 0:
+		return "at least one input and one output are needed"
+	case spec.SharedMemory < 0 || !fits(spec.SharedMemory):
+		return "SharedMemory is impossible"
+	}
+	seen := map[string]bool{}
+	for _, name := range slices.Concat(spec.Inputs, spec.Outputs) {
+		if !isName(name) || seen[name] {
+			return fmt.Sprintf("%q is not a name, or comes twice", name)
+		}
+		seen[name] = true
+	}
+	for _, src := range []KernelSource{spec.Metal, spec.CUDA} {
+		if strings.ContainsRune(src.Source+src.Header, 0) {
+			return "a source holds a zero byte"
+		}
+	}
+	return ""
+}
+
+func isName(s string) bool {
+	for i, r := range s {
+		letter := r == '_' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
+		if !letter && (i == 0 || r < '0' || r > '9') {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// Backend is "metal", "cuda", or "fallback": where there is no kernel for the
+// library's device, and after it failed.
+func (k *Kernel) Backend() string {
+	if k.backend == "" {
+		return "fallback"
+	}
+	return k.backend
+}
+
+func (k *Kernel) drop() {
+	if k.h != 0 {
+		mlxc.FreeKernel(k.backend == "cuda", k.h)
+		k.h = 0
+	}
+}
+
+// disable makes the fallback serve from now on.
+func (k *Kernel) disable(err error) {
+	k.log.Warn("mlx: a kernel failed; its fallback is used from now on", "kernel", k.spec.Name, "backend", k.backend, "error", err)
+	k.drop()
+	k.backend = ""
+}
+
+// Call computes the outputs, which belong to s. MLX knows no derivative of
+// kernels: give one with [Custom].
+// (mlx_fast_metal_kernel_apply, mlx_fast_cuda_kernel_apply)
+func (k *Kernel) Call(s *Scope, in []Array, l Launch) []Array {
+	if !k.ready(s, opLaunch, in, &l) {
+		return nil
+	}
+	if k.backend != "" && s.device == DeviceGPU {
+		if out, err := k.prove(s, in, l); err == nil {
+			return out
+		} else if s.Err() == nil {
+			k.disable(err)
+		}
+	}
+	return k.fallback(s, in, l)
+}
+
+// ready checks what can be checked without knowing the sources.
+func (k *Kernel) ready(s *Scope, o op, in []Array, l *Launch) bool {
+	if !s.begin(o) {
+		return false
+	}
+	if !mlxc.OnWorker() {
+		s.failed(o, mlxc.OffWorker, "")
+		return false
+	}
+	if k == nil {
+		s.refuse(o, "the kernel is nil", "")
+		return false
+	}
+	if why := k.owner.closedBy.Load(); why != nil {
+		panic(&UseError{Op: ops[o].name, Scope: k.owner.name, Ending: *why})
+	}
+	for i, a := range in {
+		if a.use(s, o, i+1) == 0 {
+			s.zeroInput(o, k.spec.Name, in...)
+			return false
+		}
+	}
+	if msg := l.check(&k.spec, len(in)); msg != "" {
+		s.refuse(o, msg, k.spec.Name, in...)
+		return false
+	}
+	return true
+}
+
+func (l *Launch) check(spec *KernelSpec, inputs int) string {
+	if inputs != len(spec.Inputs) || len(l.Outputs) != len(spec.Outputs) {
+		return fmt.Sprintf("%d inputs and %d outputs given, the kernel has %d and %d", inputs, len(l.Outputs), len(spec.Inputs), len(spec.Outputs))
+	}
+	for i, o := range l.Outputs {
+		_, fit := pack(o.Shape)
+		if _, ok := product(o.Shape); !ok || !fit || !o.Dtype.valid() {
+			return fmt.Sprintf("output %d: an impossible shape or type", i)
+		}
+	}
+	for i := range 3 {
+		for _, n := range []*int{&l.Grid[i], &l.Group[i]} {
+			if *n == 0 {
+				*n = 1
+			}
+			if *n < 0 || !fits(*n) {
+				return "Grid and Group must be positive"
+			}
+		}
+	}
+	if n := l.Group[0] * l.Group[1] * l.Group[2]; n > 1024 {
+		return fmt.Sprintf("a Group of %d threads; GPUs take 1024", n)
+	}
+	for _, t := range l.Template {
+		ok := isName(t.Name)
+		switch v := t.Value.(type) {
+		case int:
+			ok = ok && fits(v)
+		case bool:
+		case Dtype:
+			ok = ok && v.valid()
+		default:
+			ok = false
+		}
+		if !ok {
+			return fmt.Sprintf("template argument %q: an int, a bool or a Dtype is needed", t.Name)
+		}
+	}
+	return ""
+}
+
+// prove launches and, for the first launch of its kind, waits for the result.
+func (k *Kernel) prove(s *Scope, in []Array, l Launch) ([]Array, error) {
+	key := kindOf(in, l)
+	if k.proven[key] {
+		return k.launch(s, in, l)
+	}
+	// In a trace inputs have no values, so others of their kind are tried; and an
+	// attempt that fails must leave no error in s.
+	t := &Scope{lib: s.lib, stream: s.stream, device: s.device, name: s.name}
+	defer t.close(closedByClose)
+	probe := in
+	if s.lib.core.tracing > 0 {
+		probe = make([]Array, len(in))
+		for i, a := range in {
+			probe[i] = t.Zeros(a.Dtype(), a.Shape()...)
+		}
+	}
+	out, err := k.launch(t, probe, l)
+	if err == nil {
+		err = t.Eval(out...)
+	}
+	if err != nil {
+		return nil, err
+	}
+	k.proven[key] = true
+	if s.lib.core.tracing > 0 {
+		return k.launch(s, in, l)
+	}
+	for i, a := range out {
+		out[i] = s.Move(a)
+	}
+	return out, nil
+}
+
+// kindOf is the same for launches that use the same compiled kernel.
+func kindOf(in []Array, l Launch) string {
+	var b strings.Builder
+	for _, a := range in {
+		fmt.Fprintf(&b, "%v%d ", a.Dtype(), a.NDim())
+	}
+	for _, o := range l.Outputs {
+		fmt.Fprintf(&b, "%v ", o.Dtype)
+	}
+	fmt.Fprint(&b, l.Group, l.Template, l.Init != nil)
+	return b.String()
+}
+
+func (k *Kernel) launch(s *Scope, in []Array, l Launch) ([]Array, error) {
+	cuda := k.backend == "cuda"
+	if k.h == 0 {
+		src := k.spec.Metal
+		if cuda {
+			src = k.spec.CUDA
+		}
+		h := mlxc.Kernel(cuda, k.spec.Name, k.spec.Inputs, k.spec.Outputs, withoutPercent(src.Source), percentMacros+withoutPercent(src.Header),
+			!k.spec.Strided, k.spec.AtomicOutputs, k.spec.SharedMemory)
+		if h <= mlxc.OffWorker {
+			return nil, errors.New(cleanMessage(mlxc.LastError()))
+		}
+		k.h = h
+	}
+	grid, _ := pack(l.Grid[:])
+	group, _ := pack(l.Group[:])
+	c := mlxc.KernelConfig(cuda, grid, group)
+	if c <= mlxc.OffWorker {
+		return nil, errors.New(cleanMessage(mlxc.LastError()))
+	}
+	defer mlxc.FreeConfig(cuda, c)
+	ok := true
+	for _, o := range l.Outputs {
+		shape, _ := pack(o.Shape)
+		ok = ok && mlxc.ConfigOutput(cuda, c, shape, int(o.Dtype))
+	}
+	if l.Init != nil {
+		ok = ok && mlxc.ConfigInit(cuda, c, *l.Init)
+	}
+	for _, t := range l.Template {
+		switch v := t.Value.(type) {
+		case int:
+			ok = ok && mlxc.ConfigArg(cuda, c, t.Name, mlxc.ArgInt, v)
+		case bool:
+			n := 0
+			if v {
+				n = 1
+			}
+			ok = ok && mlxc.ConfigArg(cuda, c, t.Name, mlxc.ArgBool, n)
+		case Dtype:
+			ok = ok && mlxc.ConfigArg(cuda, c, t.Name, mlxc.ArgDtype, int(v))
+		}
+	}
+	if !ok {
+		return nil, errors.New(cleanMessage(mlxc.LastError()))
+	}
+	list, _ := s.handles(opLaunch, in)
+	out, status := mlxc.KernelApply(cuda, k.h, list, c, s.stream)
+	if status != mlxc.OK {
+		return nil, errors.New(cleanMessage(mlxc.LastError()))
+	}
+	return s.took(opLaunch, out), nil
+}
+
+// fallback calls the operations and checks what they made.
+func (k *Kernel) fallback(s *Scope, in []Array, l Launch) []Array {
+	out := k.spec.Fallback(s, in, l)
+	if s.Err() != nil {
+		return nil
+	}
+	if len(out) != len(l.Outputs) {
+		s.refuse(opLaunch, fmt.Sprintf("the fallback made %d arrays for %d outputs", len(out), len(l.Outputs)), k.spec.Name, in...)
+		return nil
+	}
+	for i, a := range out {
+		if want := l.Outputs[i]; !a.Valid() || a.Dtype() != want.Dtype || !slices.Equal(a.Shape(), want.Shape) {
+			s.refuse(opLaunch, fmt.Sprintf("the fallback's output %d is %v, not %v%v", i, a.describe(), want.Dtype, want.Shape), k.spec.Name, in...)
+			return nil
+		}
+	}
+	return out
+}
+
+// SelfTest computes with the kernel and with the fallback and compares: an element
+// may differ by tolerance, times the fallback's value where that is above 1. Where
+// no kernel is in use there is nothing to compare and the fallback is only run. The
+// comparison is made in Float32. The error, which also becomes the scope's, says where they differ; the kernel is then
+// disabled.
+func (k *Kernel) SelfTest(s *Scope, in []Array, l Launch, tolerance float64) error {
+	if !k.ready(s, opSelfTest, in, &l) {
+		return s.Err()
+	}
+	want := k.fallback(s, in, l)
+	got := k.Call(s, in, l)
+	if err := s.Err(); err != nil {
+		return err
+	}
+	defer s.Free(want...)
+	defer s.Free(got...)
+	for i := range want {
+		if err := s.compare(got[i], want[i], tolerance); err != nil {
+			if s.Err() == nil {
+				s.record(&OpError{Op: "Kernel.SelfTest", Inputs: describe(in), Args: k.spec.Name, Msg: fmt.Sprintf("output %d", i), Err: err})
+			}
+			if k.backend != "" {
+				k.disable(err)
+			}
+			return s.Err()
+		}
+	}
+	return nil
+}
+
+func (s *Scope) compare(got, want Array, tolerance float64) error {
+	a, b := s.AsType(got, Float32), s.AsType(want, Float32)
+	defer s.Free(a, b)
+	x, err := ToSlice[float32](a)
+	if err != nil {
+		return err
+	}
+	y, err := ToSlice[float32](b)
+	if err != nil {
+		return err
+	}
+	for i := range y {
+		g, w := float64(x[i]), float64(y[i])
+		if g == w || math.IsNaN(g) && math.IsNaN(w) {
+			continue
+		}
+		if !(math.Abs(g-w) <= tolerance*max(1, math.Abs(w))) {
+			return fmt.Errorf("element %d of %v is %v, the fallback has %v", i, want.Shape(), g, w)
+		}
+	}
+	return nil
+}
+
+// percentMacros and withoutPercent keep percent signs out of the kernels' text.
+// A compiler's message quotes lines of it, and mlx-c takes error messages as
+// printf formats.
+const percentMacros = "#define GF_MOD %\n#define GF_MOD_ASSIGN %=\n"
+
+func withoutPercent(src string) string {
+	if !strings.Contains(src, "%") {
+		return src
+	}
+	var b strings.Builder
+	var quote byte
+	for i := 0; i < len(src); i++ {
+		c := src[i]
+		if quote == 0 && (strings.HasPrefix(src[i:], "//") || strings.HasPrefix(src[i:], "/*")) {
+			end := "\n"
+			if src[i+1] == '*' {
+				end = "*/"
+			}
+			n := len(src) - i
+			if k := strings.Index(src[i+2:], end); k >= 0 {
+				n = 2 + k + len(end)
+			}
+			b.WriteString(strings.ReplaceAll(src[i:i+n], "%", "/"))
+			i += n - 1
+			continue
+		}
+		switch {
+		case quote != 0 && c == '\\' && i+1 < len(src):
+			b.WriteByte(c)
+			i++
+			c = src[i]
+		case quote != 0 && (c == quote || c == '\n'):
+			quote = 0
+		case quote != 0:
+		case c == '"' || c == '\'':
+			quote = c
+		case c == '%' && i+1 < len(src) && src[i+1] == '=':
+			b.WriteString(" GF_MOD_ASSIGN ")
+			i++
+			continue
+		case c == '%':
+			b.WriteString(" GF_MOD ")
+			continue
+		}
+		b.WriteByte(c)
+	}
+	return b.String()
+}
