@@ -166,8 +166,49 @@ func TestRanges(t *testing.T) {
 			s, err := c.Download(t.Context(), tiny)
 			require.NoError(t, err)
 			f.requireSnapshot(t, s, commit1)
+			if strings.HasPrefix(test.name, "200") {
+				require.Equal(t, 2, f.count("GET", "/resolve/"+commit1+"/model.safetensors"), "the whole file is taken, not asked for again")
+			}
 		})
 	}
+	t.Run("206 from another byte, and no digest would tell", func(t *testing.T) {
+		f := newFake(t)
+		f.listing = func(m map[string]any) {
+			for _, s := range m["siblings"].([]any) {
+				delete(s.(map[string]any), "lfs")
+				delete(s.(map[string]any), "blobId")
+			}
+		}
+		f.onHub = func(w http.ResponseWriter, r *http.Request) bool {
+			if !strings.HasPrefix(r.URL.Path, "/acme/tiny/resolve/") || !isWeights(r) {
+				return false
+			}
+			data := f.commits[commit1]["model.safetensors"]
+			w.Header().Set("ETag", `"mirror-own"`)
+			switch {
+			case r.Method == http.MethodHead:
+				w.Header().Set("Content-Length", fmt.Sprint(len(data)))
+			case f.count("GET", r.URL.Path) == 1:
+				w.Header().Set("Content-Length", fmt.Sprint(len(data)))
+				_, _ = w.Write(data[:len(data)/2])
+				_ = http.NewResponseController(w).Flush()
+				panic(http.ErrAbortHandler)
+			case r.Header.Get("Range") != "":
+				w.Header().Set("Content-Range", fmt.Sprintf("bytes 0-%d/%d", len(data)/2-1, len(data)))
+				w.WriteHeader(http.StatusPartialContent)
+				_, _ = w.Write(data[:len(data)/2])
+			default:
+				_, _ = w.Write(data)
+			}
+			return true
+		}
+		c, _ := f.client(t)
+		s, err := c.Download(t.Context(), tiny)
+		require.NoError(t, err)
+		got, err := os.ReadFile(filepath.Join(s.Dir, "model.safetensors"))
+		require.NoError(t, err)
+		require.True(t, bytes.Equal(f.commits[commit1]["model.safetensors"], got))
+	})
 	t.Run("always cut and never a range", func(t *testing.T) {
 		f := newFake(t)
 		f.onStorage = func(w http.ResponseWriter, r *http.Request) bool {
@@ -241,6 +282,29 @@ func TestCorrupt(t *testing.T) {
 		}
 	}
 
+	t.Run("without end", func(t *testing.T) {
+		f := newFake(t)
+		const limit = 32 << 20
+		var sent atomic.Int64
+		f.onStorage = func(w http.ResponseWriter, r *http.Request) bool {
+			if !isWeights(r) {
+				return false
+			}
+			for chunk := make([]byte, 64<<10); sent.Load() < limit; {
+				n, err := w.Write(chunk)
+				sent.Add(int64(n))
+				if err != nil {
+					break
+				}
+			}
+			return true
+		}
+		c, _ := f.client(t)
+		_, err := c.Download(t.Context(), tiny)
+		require.ErrorIs(t, err, hub.ErrCorrupt)
+		f.storage.Close() // waits for the handler
+		require.Less(t, sent.Load(), int64(limit))
+	})
 	t.Run("small file", func(t *testing.T) {
 		f := newFake(t)
 		f.onHub = func(w http.ResponseWriter, r *http.Request) bool {

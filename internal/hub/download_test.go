@@ -379,3 +379,27 @@ func TestStall(t *testing.T) {
 	f.requireSnapshot(t, s, commit1)
 	require.NotEmpty(t, *waits)
 }
+
+// TestSlow: a body that is slow, but moves, is not given up.
+func TestSlow(t *testing.T) {
+	f := newFake(t)
+	f.onStorage = func(w http.ResponseWriter, r *http.Request) bool {
+		if !isWeights(r) {
+			return false
+		}
+		data := f.data(r)
+		w.Header().Set("Content-Length", fmt.Sprint(len(data)))
+		for i := range 15 {
+			_, _ = w.Write(data[i*20_000 : (i+1)*20_000])
+			_ = http.NewResponseController(w).Flush()
+			time.Sleep(100 * time.Millisecond)
+		}
+		return true
+	}
+	c, waits := f.client(t)
+	c.SetStall(time.Second)
+	s, err := c.Download(t.Context(), tiny)
+	require.NoError(t, err)
+	f.requireSnapshot(t, s, commit1)
+	require.Empty(t, *waits)
+}
