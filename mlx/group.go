@@ -3,6 +3,7 @@ package mlx
 import (
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/godflash/godflash/internal/mlxc"
 )
@@ -41,7 +42,12 @@ func (s *Scope) Group(o GroupOptions) *Group {
 	if !s.begin(opGroup) {
 		return nil
 	}
-	return s.newGroup(opGroup, mlxc.Group(o.Strict, o.Backend), "backend "+strconv.Quote(o.Backend))
+	args := "backend " + strconv.Quote(o.Backend)
+	if strings.ContainsAny(o.Backend, "%\x00") { // MLX's error quotes it, and mlx-c takes errors as printf formats
+		s.refuse(opGroup, "no backend has such a name", args)
+		return nil
+	}
+	return s.newGroup(opGroup, mlxc.Group(o.Strict, o.Backend), args)
 }
 
 func (s *Scope) newGroup(o op, h mlxc.Handle, args string) *Group {
@@ -56,7 +62,7 @@ func (s *Scope) newGroup(o op, h mlxc.Handle, args string) *Group {
 // GroupAvailable says whether the library has a backend of that name, any for "".
 // (mlx_distributed_is_available)
 func (s *Scope) GroupAvailable(backend string) bool {
-	return s.begin(opGroup) && mlxc.OnWorker() && mlxc.GroupAvailable(backend)
+	return s.begin(opGroup) && mlxc.OnWorker() && !strings.ContainsAny(backend, "%\x00") && mlxc.GroupAvailable(backend)
 }
 
 // Rank is the number of this process in the group, from 0. (mlx_distributed_group_rank)

@@ -38,6 +38,8 @@ func child(what string) {
 		}
 		fmt.Println("opened", lib.Path(), lib.Version())
 		_ = lib.Close()
+	case "classes":
+		childClasses()
 	case "errors":
 		lib, err := mlx.Open(nil)
 		if err != nil {
@@ -62,7 +64,7 @@ func runChild(t *testing.T, what string, env ...string) string {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
 	for _, kv := range os.Environ() {
-		if !strings.HasPrefix(kv, mlx.LibraryEnv+"=") || what == "errors" {
+		if !strings.HasPrefix(kv, mlx.LibraryEnv+"=") || what == "errors" || what == "classes" {
 			cmd.Env = append(cmd.Env, kv)
 		}
 	}
