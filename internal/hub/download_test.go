@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/pprof"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -402,4 +403,17 @@ func TestSlow(t *testing.T) {
 	require.NoError(t, err)
 	f.requireSnapshot(t, s, commit1)
 	require.Empty(t, *waits)
+}
+
+// TestIdleConnections: a download leaves no connection, and so no goroutine.
+func TestIdleConnections(t *testing.T) {
+	f := newFake(t)
+	c, _ := f.client(t)
+	_, err := c.Download(t.Context(), tiny)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		var stacks strings.Builder
+		require.NoError(t, pprof.Lookup("goroutine").WriteTo(&stacks, 1))
+		return !strings.Contains(stacks.String(), "persistConn")
+	}, 10*time.Second, 10*time.Millisecond)
 }
