@@ -2,6 +2,7 @@ package dflash
 
 import (
 	"context"
+	"slices"
 
 	"github.com/godflash/godflash/mlx"
 )
@@ -12,7 +13,7 @@ import (
 //	draft     anchor and mask rows through the drafter, greedy ids
 //	verify    anchor and drafts through the target, taps recorded
 //	accept    on the device: the number of leading drafts that are right
-//	read      one small int32 array: the count, then the target's choices
+//	read      one small int32 array: the count, the target's choices, the block
 //	commit    caches keep n rows, the drafter gets their taps
 //
 // The state is committed before any token leaves, so that a caller may stop
@@ -47,14 +48,17 @@ func (d *Decoder) runCycle(ctx context.Context, rows int, want cut) (cycle, erro
 		}
 		hidden, taps := d.target.Forward(s, ids, d.cache, d.taps())
 		choices := greedy(s, d.target.Logits(s, hidden))
-		packed, err := readIDs(s.Concat(0, accept(s, drafts, choices), choices))
+		packed, err := readIDs(s.Concat(0, accept(s, drafts, choices), choices, ids))
 		if err != nil {
 			return err
 		}
 		if err := s.Err(); err != nil {
 			return err
 		}
-		accepted, tokens := packed[0], packed[1:packed[0]+2]
+		accepted, tokens, block := unpack(packed)
+		if slices.Contains(tokens, nonFinite) {
+			return d.findNonFinite(s, block)
+		}
 		n := want(tokens)
 		if err := d.commitRows(s, taps, n); err != nil {
 			return err
@@ -67,6 +71,14 @@ func (d *Decoder) runCycle(ctx context.Context, rows int, want cut) (cycle, erro
 	}
 	d.anchor = c.tokens[len(c.tokens)-1]
 	return c, nil
+}
+
+// unpack takes apart what a cycle gives the host in one array: the accepted
+// count, the target's choices and the block itself. tokens are the choices up
+// to the one after the last accepted draft.
+func unpack(packed []int) (accepted int, tokens, block []int) {
+	rows := len(packed) / 2
+	return packed[0], packed[1 : packed[0]+2], packed[rows+1:]
 }
 
 // accept counts, on the device, the leading drafts that equal the target's

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/godflash/godflash/mlx"
@@ -283,22 +284,28 @@ func (d *Decoder) prefillChunk(s *mlx.Scope, ids []int, last bool) error {
 	if err := s.Err(); err != nil {
 		return err
 	}
-	results := make([]mlx.Array, 0, 64)
+	var first mlx.Array
 	if last {
-		results = append(results, greedy(s, d.target.Logits(s, s.SliceAxis(hidden, 1, len(ids)-1, len(ids)))))
+		first = greedy(s, d.target.Logits(s, s.SliceAxis(hidden, 1, len(ids)-1, len(ids))))
 	}
 	if err := d.commitRows(s, taps, len(ids)); err != nil {
 		return err
 	}
-	if err := s.Eval(append(results, d.state()...)...); err != nil {
+	results := d.state()
+	if last {
+		results = append(results, first)
+	}
+	if err := s.Eval(results...); err != nil {
 		return err
 	}
 	if last {
-		first, err := mlx.ToSlice[int32](results[0])
+		choice, err := readIDs(first)
 		if err != nil {
 			return err
 		}
-		d.anchor = int(first[0])
+		if d.anchor = choice[0]; d.anchor == nonFinite {
+			return d.findNonFinite(s, ids)
+		}
 	}
 	if !last || len(ids) >= DefaultPrefillChunk {
 		return d.lib.ClearCache(context.Background())
@@ -388,7 +395,7 @@ func (d *Decoder) Propose(ctx context.Context, n int) ([]int, error) {
 func (d *Decoder) propose(s *mlx.Scope, anchor mlx.Array, rows int) mlx.Array {
 	masks := s.Full(float64(d.drafter.cfg.MaskTokenID), mlx.Int32, rows-1)
 	block := s.Reshape(d.target.Embed(s, s.Concat(0, anchor, masks)), 1, rows, d.info.HiddenSize)
-	return greedy(s, d.target.Unembed(s, d.drafter.Propose(s, d.context, block)))
+	return draftChoice(s, d.target.Unembed(s, d.drafter.Propose(s, d.context, block)))
 }
 
 // Verify runs the anchor and the drafts through the target in one pass and
@@ -422,6 +429,9 @@ func (d *Decoder) Verify(ctx context.Context, drafts []int) (Verdict, error) {
 		tokens, err := readIDs(choices)
 		if err != nil {
 			return err
+		}
+		if slices.Contains(tokens, nonFinite) {
+			return d.findNonFinite(s, append([]int{d.anchor}, drafts...))
 		}
 		p = &pendingBlock{Verdict: Verdict{Choices: tokens, Accepted: leading(drafts, tokens)}, rows: len(tokens)}
 		for _, t := range taps {
@@ -476,12 +486,6 @@ func (d *Decoder) Commit(ctx context.Context, n int) error {
 		d.anchor = p.Choices[n-1]
 	}
 	return nil
-}
-
-// greedy is the index of the largest score, the lowest where several are
-// equal: logits [..., T, vocab] to int32 [T].
-func greedy(s *mlx.Scope, logits mlx.Array) mlx.Array {
-	return s.Flatten(s.AsType(s.Argmax(logits, -1, false), mlx.Int32))
 }
 
 func idArray(s *mlx.Scope, ids []int) mlx.Array {

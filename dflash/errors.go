@@ -19,6 +19,9 @@ var (
 	ErrContextLength = qwen.ErrContextLength
 	// ErrEmptyPrompt: there is not one token to start from.
 	ErrEmptyPrompt = errors.New("empty prompt")
+	// ErrNonFinite: the model computed NaN or infinite scores. The text names the
+	// first layer that did.
+	ErrNonFinite = errors.New("the model's scores are not finite")
 	// ErrRequest: a field of the request is out of range or contradicts another.
 	ErrRequest = errors.New("bad request")
 	// ErrClosed: the engine, session or decoder was closed.

@@ -2,6 +2,7 @@ package dflash
 
 import (
 	"context"
+	"slices"
 
 	"github.com/godflash/godflash/internal/nn"
 	"github.com/godflash/godflash/mlx"
@@ -22,7 +23,7 @@ const maxFlights = 2
 
 // flight is a cycle that the device works on.
 type flight struct {
-	packed mlx.Array // int32: the accepted count, then the target's choices
+	packed mlx.Array // int32, see unpack
 	rows   int
 }
 
@@ -56,7 +57,7 @@ func (d *Decoder) runPipelined(ctx context.Context, rows, budget int) (c cycle, 
 			}
 		}
 		var err error
-		c, err = d.land()
+		c, err = d.land(s)
 		return err
 	})
 	return c, true, err
@@ -77,7 +78,7 @@ func (d *Decoder) launch(s *mlx.Scope, rows int) error {
 	hidden, taps := d.target.Forward(s, ids, d.cache, d.taps())
 	choices := greedy(s, d.target.Logits(s, hidden))
 	count := accept(s, drafts, choices)
-	packed := s.Concat(0, count, choices)
+	packed := s.Concat(0, count, choices, ids)
 	next := s.Take(choices, count, 0)
 	if err := d.commitLaunched(s, taps, rows, count); err != nil {
 		return err
@@ -105,7 +106,7 @@ func (d *Decoder) commitLaunched(s *mlx.Scope, taps []mlx.Array, rows int, count
 }
 
 // land reads the oldest cycle and lowers the bounds to what is known now.
-func (d *Decoder) land() (cycle, error) {
+func (d *Decoder) land(s *mlx.Scope) (cycle, error) {
 	f := d.flights[0]
 	packed, err := readIDs(f.packed)
 	if err != nil {
@@ -113,7 +114,7 @@ func (d *Decoder) land() (cycle, error) {
 	}
 	d.owner.Free(f.packed)
 	d.flights = d.flights[1:]
-	accepted := packed[0]
+	accepted, tokens, block := unpack(packed)
 	d.settled += accepted + 1
 	out := 0
 	for _, f := range d.flights {
@@ -123,7 +124,10 @@ func (d *Decoder) land() (cycle, error) {
 	if d.drafting {
 		d.context.Settle(d.settled, out)
 	}
-	c := cycle{tokens: packed[1 : accepted+2], drafted: f.rows - 1, accepted: accepted}
+	if slices.Contains(tokens, nonFinite) {
+		return cycle{}, d.findNonFinite(s, block)
+	}
+	c := cycle{tokens: tokens, drafted: f.rows - 1, accepted: accepted}
 	if out == 0 {
 		d.anchor = c.tokens[accepted]
 		d.owner.Free(d.anchorArray)

@@ -1,0 +1,79 @@
+package dflash_test
+
+import (
+	"encoding/binary"
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/godflash/godflash/dflash"
+	"github.com/godflash/godflash/internal/fixture"
+)
+
+// Case 94: one NaN or infinity in the weights is an error that names the place,
+// not an endless run of token 0; plain, drafted and in flight.
+func TestNonFinite(t *testing.T) {
+	for name, c := range map[string]struct {
+		tensor string
+		value  float64
+		where  string
+	}{
+		"nan in the head":          {"lm_head.weight", math.NaN(), "its head"},
+		"infinity in a layer":      {"model.layers.2.mlp.down_proj.weight", math.Inf(1), "layer 2"},
+		"nan in the embedding":     {"model.embed_tokens.weight", math.NaN(), "the embedding"},
+		"minus infinity in a norm": {"model.norm.weight", math.Inf(-1), "its head"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			spec := fixture.Rand(t, t.TempDir(), fixture.Options{Seed: 3})
+			rewrite(t, spec.Dir, func(name string, data []byte) []byte {
+				if name == c.tensor {
+					at := 0
+					if c.where == "the embedding" {
+						at = 4 * 72 * spec.Hidden // the prompt's row
+					}
+					binary.LittleEndian.PutUint32(data[at:], math.Float32bits(float32(c.value)))
+				}
+				return data
+			})
+			s := newSession(t, fixturePair(t, spec, fixture.DraftOptions{Seed: 4}))
+			for _, noDraft := range []bool{true, false} {
+				var last error
+				for _, err := range s.Generate(t.Context(), dflash.Request{IDs: []int{72}, MaxTokens: 8, NoDraft: noDraft}) {
+					last = err
+				}
+				require.ErrorIs(t, last, dflash.ErrNonFinite)
+				require.ErrorContains(t, last, c.where)
+			}
+		})
+	}
+}
+
+// A row that only a later token reaches is found in the cycle that reaches it.
+func TestNonFiniteLater(t *testing.T) {
+	spec := fixture.Perm(t, t.TempDir(), fixture.Options{Seed: 1})
+	bad := spec.Follow(7, 10)[9]
+	rewrite(t, spec.Dir, func(name string, data []byte) []byte {
+		if name == "model.embed_tokens.weight" {
+			binary.LittleEndian.PutUint32(data[4*bad*spec.Hidden:], math.Float32bits(float32(math.NaN())))
+		}
+		return data
+	})
+	s := newSession(t, fixturePair(t, spec, fixture.DraftOptions{Seed: 2}))
+	for _, pipelined := range []bool{false, true} {
+		s.SetPipelined(pipelined)
+		n, last := 0, error(nil)
+		for _, err := range s.Generate(t.Context(), dflash.Request{IDs: []int{7}, MaxTokens: 40, IgnoreEOS: true}) {
+			if last = err; err == nil {
+				n++
+			}
+		}
+		require.ErrorIs(t, last, dflash.ErrNonFinite)
+		require.ErrorContains(t, last, "the embedding")
+		require.LessOrEqual(t, n, 10)
+	}
+	// A healthy start in the same session still works.
+	s.SetPipelined(false)
+	ids, _ := run(t, s, dflash.Request{IDs: []int{bad + 1}, MaxTokens: 2, IgnoreEOS: true})
+	require.Len(t, ids, 2)
+}
