@@ -102,8 +102,11 @@ var (
 func ToSlice[T Element](a Array) ([]T, error) {
 	var out []T
 	err := a.read(opToSlice, DtypeOf[T](), func(data unsafe.Pointer, n int) error {
-		out = make([]T, n)
-		copy(out, unsafe.Slice((*T)(data), n))
+		if n == 0 {
+			out = []T{}
+			return nil
+		}
+		out = append([]T(nil), unsafe.Slice((*T)(data), n)...) // append does not clear the memory first, as make would
 		return nil
 	})
 	return out, err

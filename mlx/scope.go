@@ -239,6 +239,16 @@ func (s *Scope) Free(arrays ...Array) {
 	if why := s.closedBy.Load(); why != nil {
 		panic(&UseError{Op: "Free", Scope: s.name, Ending: *why})
 	}
+	if len(arrays) == 1 && arrays[0].Valid() { // C itself looks at the thread
+		one := [1]mlxc.Handle{arrays[0].use(s, opFree, 1)}
+		if mlxc.Free(one[:]) == mlxc.OffThread {
+			s.failed(opFree, mlxc.OffWorker, "")
+			return
+		}
+		arrays[0].s.remove(arrays[0], endFree)
+		s.lib.core.live.Add(-1)
+		return
+	}
 	if !mlxc.OnWorker() {
 		s.failed(opFree, mlxc.OffWorker, "")
 		return
