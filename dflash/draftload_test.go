@@ -184,7 +184,7 @@ func TestFoldersSwapped(t *testing.T) {
 func TestDraftOff(t *testing.T) {
 	spec := fixture.Rand(t, t.TempDir(), fixture.Options{})
 	e := openDir(t, spec.Dir, dflash.Options{})
-	require.Contains(t, e.Info().DraftOff, "no drafter found")
+	require.Contains(t, e.Info().DraftOff, "no drafter is known")
 	require.Nil(t, e.Drafter())
 	fixture.Draft(t, filepath.Join(spec.Dir, "draft"), spec, fixture.DraftOptions{})
 	e = openDir(t, spec.Dir, dflash.Options{NoDraft: true})

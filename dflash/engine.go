@@ -5,11 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 
+	"github.com/godflash/godflash/internal/resolve"
 	"github.com/godflash/godflash/mlx"
 	"github.com/godflash/godflash/qwen"
 	"github.com/godflash/godflash/qwen/chat"
@@ -18,10 +17,15 @@ import (
 
 // Options are the choices of Open; nil and zero values are the defaults.
 type Options struct {
-	// Draft is the drafter's folder. Empty: the folder draft inside the
-	// model's, or, in a pair's folder, beside target; none there means plain
-	// decoding.
+	// Draft is the drafter's folder or its owner/name[@revision] on the hub.
+	// Empty: see Open.
 	Draft string
+	// Download allows Open to fetch from the hub what is neither a folder nor in
+	// the hub's cache.
+	Download bool
+	// Hub says where models named owner/name are looked up. Nil: what the
+	// environment says.
+	Hub *HubOptions
 	// NoDraft loads no drafter.
 	NoDraft bool
 	// BlockSize is the number of rows of a block, the anchor's included: 2 to
@@ -70,6 +74,8 @@ type Engine struct {
 // Info describes an open engine.
 type Info struct {
 	Dir       string // the target's folder
+	Repo      string // owner/name of a model from the hub, else empty
+	Commit    string // its revision, resolved
 	ModelType string // as in config.json
 	// Quantization is a short name such as "4-bit affine", empty for dense weights.
 	Quantization string
@@ -77,6 +83,9 @@ type Info struct {
 	EOSTokenIDs []int // union of generation_config, config and tokenizer
 
 	DraftDir        string // empty without a drafter
+	DraftRepo       string
+	DraftCommit     string
+	DraftWhy        string // how the drafter was chosen
 	DraftLayers     int
 	DraftBits       int // of its linear maps, 0 for the file's precision
 	BlockSize       int // rows of a block in use, 0 without a drafter
@@ -88,14 +97,20 @@ type Info struct {
 	MLXVersion string
 }
 
-// Open opens a model folder: config.json, *.safetensors, tokenizer.json and
-// the rest as Hugging Face lays them out, or a pair's folder that holds such a
-// target and its drafter in target and draft.
+// Open opens a model: a folder with config.json, *.safetensors, tokenizer.json
+// and the rest as Hugging Face lays them out, or a pair's folder that holds such
+// a target and its drafter in target and draft, or owner/name[@revision] on the
+// hub. What is in the hub's cache is used without any network; nothing is
+// downloaded unless Options.Download says so.
+//
+// The drafter is Options.Draft, else the folder draft, else the one that the
+// library knows for the model's name, where it is cached or may be downloaded;
+// Info says which and why. Without one decoding is plain.
 //
 // Configurations and the files' headers are checked, the pair against each
 // other too, before a weight is read. Errors wrap ErrConfig, ErrUnsupported,
 // ErrPairMismatch or mlx.ErrLibraryNotFound and name the file and both values.
-func Open(ctx context.Context, dir string, o *Options) (*Engine, error) {
+func Open(ctx context.Context, model string, o *Options) (*Engine, error) {
 	e := &Engine{sessions: map[*Session]struct{}{}}
 	if o != nil {
 		e.opts = *o
@@ -112,85 +127,62 @@ func Open(ctx context.Context, dir string, o *Options) (*Engine, error) {
 	if e.opts.NoDraft && e.opts.Draft != "" {
 		return nil, fmt.Errorf("%w: both NoDraft and a Draft folder", ErrRequest)
 	}
-	targetDir, draftDir, err := e.folders(dir)
+	found, err := e.find(ctx, model)
 	if err != nil {
 		return nil, err
 	}
-	cfg, err := e.check(targetDir, draftDir)
+	cfg, err := e.check(&found)
 	if err != nil {
 		return nil, err
 	}
-	if err := e.loadText(targetDir, cfg); err != nil {
+	if err := e.loadText(found.Target.Dir, cfg); err != nil {
 		return nil, err
 	}
-	if err := e.loadModels(ctx, targetDir, draftDir); err != nil {
+	if err := e.loadModels(ctx, &found); err != nil {
 		e.Close()
 		return nil, err
 	}
-	e.describe(targetDir, draftDir, cfg)
-	e.opts.Logger.Info("model open", "dir", targetDir, "model_type", cfg.ModelType, "draft", draftDir,
+	e.describe(&found, cfg)
+	e.opts.Logger.Info("model open", "dir", e.info.Dir, "commit", e.info.Commit, "model_type", cfg.ModelType, "quantization", cfg.Quantization,
+		"draft", e.info.DraftDir, "draft_commit", e.info.DraftCommit, "draft_why", found.Why,
 		"block_size", e.info.BlockSize, "draft_off", e.info.DraftOff, "device", e.info.Device, "mlx", e.info.MLXVersion)
 	return e, nil
 }
 
-// folders finds the target's and the drafter's folder; draft is empty for none.
-func (e *Engine) folders(dir string) (target, draft string, err error) {
-	info, err := os.Stat(dir)
-	switch {
-	case err != nil:
-		return "", "", fmt.Errorf("model folder: %w", err)
-	case !info.IsDir():
-		return "", "", fmt.Errorf("%w: %s is a file; give the model's folder", ErrConfig, dir)
-	}
-	target = dir
-	if !isFile(filepath.Join(dir, "config.json")) && isFile(filepath.Join(dir, "target", "config.json")) {
-		target = filepath.Join(dir, "target")
-	}
-	switch {
-	case e.opts.NoDraft:
-		return target, "", nil
-	case e.opts.Draft != "":
-		if info, err := os.Stat(e.opts.Draft); err != nil {
-			return "", "", fmt.Errorf("drafter folder: %w", err)
-		} else if !info.IsDir() {
-			return "", "", fmt.Errorf("%w: %s is a file; give the drafter's folder", ErrConfig, e.opts.Draft)
-		}
-		return target, e.opts.Draft, nil
-	}
-	if d := filepath.Join(dir, "draft"); isFile(filepath.Join(d, "config.json")) {
-		draft = d
-	}
-	return target, draft, nil
-}
-
-func isFile(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.Mode().IsRegular()
-}
-
-// check compares everything that can be compared without weights.
-func (e *Engine) check(target, draft string) (*qwen.Config, error) {
-	cfg, err := qwen.ReadConfig(target)
+// check compares everything that can be compared without weights. A drafter
+// that nobody asked for and that does not fit is left out.
+func (e *Engine) check(f *resolve.Found) (*qwen.Config, error) {
+	cfg, err := qwen.ReadConfig(f.Target.Dir)
 	if err != nil {
 		return nil, err
 	}
-	if draft == "" {
-		if e.opts.BlockSize != 0 {
-			return nil, fmt.Errorf("%w: BlockSize is %d, but there is no drafter", ErrRequest, e.opts.BlockSize)
+	if f.Draft.Dir != "" {
+		err := e.checkDraft(f, cfg)
+		if err == nil || f.Asked {
+			return cfg, err
 		}
-		return cfg, nil
+		e.opts.Logger.Warn("decoding without a drafter", "model", f.Target.Dir, "drafter", f.Draft.Dir, "why", f.Why, "error", err)
+		f.Draft, f.Why = resolve.Place{}, fmt.Sprintf("%s, but it cannot be used: %v", f.Why, err)
 	}
+	if e.opts.BlockSize != 0 {
+		return nil, fmt.Errorf("%w: BlockSize is %d, but there is no drafter: %s", ErrRequest, e.opts.BlockSize, f.Why)
+	}
+	return cfg, nil
+}
+
+func (e *Engine) checkDraft(f *resolve.Found, cfg *qwen.Config) error {
+	draft := f.Draft.Dir
 	dc, err := ReadDraftConfig(draft)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := dc.CheckPair(qwenInfo(cfg)); err != nil {
-		return nil, fmt.Errorf("%s and %s: %w", draft, target, err)
+		return fmt.Errorf("%s and %s: %w", draft, f.Target.Dir, err)
 	}
 	if _, err := openDraft(draft, dc); err != nil {
-		return nil, err
+		return err
 	}
-	return cfg, checkBlock(e.opts.BlockSize, dc.BlockSize)
+	return checkBlock(e.opts.BlockSize, dc.BlockSize)
 }
 
 // checkBlock checks a block length that somebody asked for; 0 is the default.
@@ -225,7 +217,7 @@ func (e *Engine) loadText(dir string, cfg *qwen.Config) error {
 	return err
 }
 
-func (e *Engine) loadModels(ctx context.Context, target, draft string) error {
+func (e *Engine) loadModels(ctx context.Context, f *resolve.Found) error {
 	e.lib = e.opts.Library
 	if e.lib == nil {
 		lib, err := mlx.Open(e.opts.MLX)
@@ -235,13 +227,13 @@ func (e *Engine) loadModels(ctx context.Context, target, draft string) error {
 		e.lib, e.ownLib = lib, true
 	}
 	var err error
-	e.model, err = qwen.Load(ctx, e.lib, target, &qwen.LoadOptions{Logger: e.opts.Logger})
+	e.model, err = qwen.Load(ctx, e.lib, f.Target.Dir, &qwen.LoadOptions{Logger: e.opts.Logger})
 	if err != nil {
 		return err
 	}
 	e.target = QwenTarget(e.model)
-	if draft != "" {
-		e.drafter, err = LoadDrafter(ctx, e.lib, draft, &DraftOptions{Bits: e.draftBits(), Logger: e.opts.Logger})
+	if f.Draft.Dir != "" {
+		e.drafter, err = LoadDrafter(ctx, e.lib, f.Draft.Dir, &DraftOptions{Bits: e.draftBits(), Logger: e.opts.Logger})
 	}
 	return err
 }
@@ -261,20 +253,18 @@ func (e *Engine) draftBits() int {
 	return 0
 }
 
-func (e *Engine) describe(target, draft string, cfg *qwen.Config) {
+func (e *Engine) describe(f *resolve.Found, cfg *qwen.Config) {
 	e.info = Info{
-		Dir: target, ModelType: cfg.ModelType, Quantization: cfg.Quantization, TargetInfo: e.target.Info(), EOSTokenIDs: e.eos,
+		Dir: f.Target.Dir, Repo: f.Target.Repo, Commit: f.Target.Commit, ModelType: cfg.ModelType, Quantization: cfg.Quantization, TargetInfo: e.target.Info(), EOSTokenIDs: e.eos,
 		Device: e.lib.Device(), MLXVersion: e.lib.Version(),
 	}
 	if e.drafter == nil {
-		e.info.DraftOff = "no drafter found: none was named and the model's folder has no draft folder"
-		if e.opts.NoDraft {
-			e.info.DraftOff = "switched off"
-		}
+		e.info.DraftOff = f.Why
 		return
 	}
 	c := e.drafter.cfg
-	e.info.DraftDir, e.info.DraftLayers, e.info.DraftBits = draft, c.NumHiddenLayers, e.drafter.bits
+	e.info.DraftDir, e.info.DraftRepo, e.info.DraftCommit, e.info.DraftWhy = f.Draft.Dir, f.Draft.Repo, f.Draft.Commit, f.Why
+	e.info.DraftLayers, e.info.DraftBits = c.NumHiddenLayers, e.drafter.bits
 	e.info.BlockSize = c.BlockSize
 	if e.opts.BlockSize != 0 {
 		e.info.BlockSize = e.opts.BlockSize
