@@ -55,6 +55,7 @@ func (d Dtype) IsFloat() bool {
 	return d == Float16 || d == Float32 || d == Float64 || d == BFloat16
 }
 
-func (d Dtype) isInteger() bool { return d >= Uint8 && d <= Int64 }
+// isWhole says whether arithmetic with d is done by the processor's integer instructions.
+func (d Dtype) isWhole() bool { return d <= Int64 }
 
 func (d Dtype) isSigned() bool { return d >= Int8 && d <= Int64 }

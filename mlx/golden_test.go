@@ -97,6 +97,8 @@ func (g *goldens) array(s *mlx.Scope, i int) (mlx.Array, error) {
 		case "back":
 			start[0], stop[0], step[0] = stop[0]-1, -stop[0]-1, -1
 			return s.SliceStrided(a, start, stop, step), nil
+		case "hole":
+			return s.Transpose(s.SliceAxis(a, 1, 2, 2), 0, 2, 1), nil
 		case "stretch":
 			return s.BroadcastTo(a, 3, 1), nil
 		case "wide":

@@ -211,6 +211,26 @@ func (s *Scope) withBool(o op, a Array, flag bool) Array {
 
 // reduce calls the form without axes where there are none, else the other.
 func (s *Scope) reduce(all, some op, a Array, flag bool, axes []int) Array {
+	if b, empty := s.fresh(some, a); empty {
+		r := s.reduceFull(all, some, b, flag, axes)
+		s.drop(b)
+		return r
+	}
+	return s.reduceFull(all, some, a, flag, axes)
+}
+
+// fresh replaces an empty array: on CPUs MLX does not end when it reduces one that is a strided
+// view. No element is lost.
+func (s *Scope) fresh(o op, a Array) (Array, bool) {
+	i, ok := a.peek(s, o, 1)
+	if !ok || i.Size != 0 || !s.begin(o) {
+		return a, false
+	}
+	b := s.Zeros(Dtype(i.Dtype), a.Shape()...)
+	return b, b.Valid()
+}
+
+func (s *Scope) reduceFull(all, some op, a Array, flag bool, axes []int) Array {
 	if len(axes) == 0 {
 		return s.withBool(all, a, flag)
 	}

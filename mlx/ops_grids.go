@@ -44,6 +44,9 @@ func (s *Scope) tri(o op, n, m, k int, dt Dtype) Array {
 	if !fits(k) {
 		return s.stop(o, limitText, text)
 	}
+	if n == 0 || m == 0 { // MLX would count along the other axis
+		return s.fill(opZeros, dt, []int{n, m})
+	}
 	return s.call(o, &mlxc.Args{I: [14]int32{int32(n), int32(m), int32(k), int32(dt)}}, 0, text)
 }
 

@@ -99,7 +99,7 @@ func (s *Scope) Remainder(a, b Array) Array { return s.divide(opRemainder, a, b)
 // results filled in.
 func (s *Scope) divide(o op, a, b Array) Array {
 	if s.device != DeviceCPU || !s.begin(o) || !a.Valid() || !b.Valid() || !mlxc.OnWorker() ||
-		!a.Dtype().isInteger() || !b.Dtype().isInteger() {
+		!a.Dtype().isWhole() || !b.Dtype().isWhole() {
 		return s.binary(o, a, b)
 	}
 	t := Scope{lib: s.lib, stream: s.stream, device: s.device, name: s.name} // for the steps between

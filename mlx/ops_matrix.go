@@ -34,7 +34,17 @@ func (s *Scope) Kron(a, b Array) Array { return s.binary(opKron, a, b) }
 
 // VecDot is the sum of products along an axis of both; other axes broadcast. Of
 // complex numbers a is conjugated. (mlx_vecdot)
-func (s *Scope) VecDot(a, b Array, axis int) Array { return s.binaryInt(opVecDot, a, b, axis, "axis") }
+func (s *Scope) VecDot(a, b Array, axis int) Array {
+	if c, empty := s.fresh(opVecDot, a); empty {
+		defer s.drop(c)
+		a = c
+	}
+	if c, empty := s.fresh(opVecDot, b); empty {
+		defer s.drop(c)
+		b = c
+	}
+	return s.binaryInt(opVecDot, a, b, axis, "axis")
+}
 
 // Cross is the vector product along an axis of 2 or 3 elements. (mlx_linalg_cross)
 func (s *Scope) Cross(a, b Array, axis int) Array { return s.binaryInt(opCross, a, b, axis, "axis") }

@@ -82,12 +82,20 @@ func (s *Scope) Softmax(a Array, precise bool, axes ...int) Array {
 
 // Argmax is the index, Uint32, of the largest element along an axis; the first of equals. (mlx_argmax_axis)
 func (s *Scope) Argmax(a Array, axis int, keepDims bool) Array {
-	return s.withIntBool(opArgmax, a, axis, keepDims, "axis")
+	return s.argReduce(opArgmax, a, axis, keepDims)
 }
 
 // Argmin is the index, Uint32, of the smallest element along an axis; the first of equals. (mlx_argmin_axis)
 func (s *Scope) Argmin(a Array, axis int, keepDims bool) Array {
-	return s.withIntBool(opArgmin, a, axis, keepDims, "axis")
+	return s.argReduce(opArgmin, a, axis, keepDims)
+}
+
+func (s *Scope) argReduce(o op, a Array, axis int, keepDims bool) Array {
+	if b, empty := s.fresh(o, a); empty {
+		defer s.drop(b)
+		a = b
+	}
+	return s.withIntBool(o, a, axis, keepDims, "axis")
 }
 
 // CumSum is the running sum along an axis, in a's shape. An empty array is an

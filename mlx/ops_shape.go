@@ -88,13 +88,15 @@ func (s *Scope) Split(a Array, n, axis int) []Array {
 	case x == 0:
 		s.zeroInput(opSplit, text(), a)
 		return nil
-	case n < 1 || !fits(n) || !fits(axis):
+	case n < 1 || n > maxParts || !fits(axis):
 		s.refuse(opSplit, "impossible number of parts", text(), a)
 		return nil
 	}
 	out := s.room(n)
 	return s.spread(opSplit, out, mlxc.Split(x, n, axis, out, s.stream), text, a)
 }
+
+const maxParts = 1 << 20
 
 // SplitAt cuts a before each index along an axis: indices 2, 5 give [0,2), [2,5)
 // and [5,end). It is nil on error. (mlx_split_sections)

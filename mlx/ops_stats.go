@@ -36,6 +36,10 @@ func (s *Scope) spreadOf(all, some op, a Array, keepDims bool, ddof int, axes []
 	if !ok || !fits(ddof) {
 		return s.stop(some, limitText, text, a)
 	}
+	if b, empty := s.fresh(some, a); empty {
+		defer s.drop(b)
+		a = b
+	}
 	g := &mlxc.Args{}
 	g.SetBool(0, keepDims)
 	g.I[1] = int32(ddof)
@@ -111,6 +115,13 @@ func (s *Scope) scan(o op, a Array, axis int, flags []ScanFlag) Array {
 func (s *Scope) Diff(a Array, n, axis int) Array {
 	if n < 0 {
 		return s.stop(opDiff, "n must not be negative", func() string { return args2("n", n, "axis", axis) }, a)
+	}
+	if i, ok := a.peek(s, opDiff, 1); ok {
+		for k, d := range i.Shape {
+			if k == axis || k-len(i.Shape) == axis {
+				n = min(n, int(d)) // nothing is left; MLX would go on
+			}
+		}
 	}
 	return s.withInt2(opDiff, a, n, axis, "n", "axis")
 }
