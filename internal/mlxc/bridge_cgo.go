@@ -33,8 +33,6 @@ package mlxc
 #cgo nocallback gf_binary_int
 #cgo noescape gf_binary_bool
 #cgo nocallback gf_binary_bool
-#cgo noescape gf_scan
-#cgo nocallback gf_scan
 #cgo noescape gf_fill
 #cgo nocallback gf_fill
 #cgo noescape gf_vector_int
@@ -333,11 +331,6 @@ func CallBinaryInt(fn, a, b Handle, i int, st Handle) Handle {
 // CallBinaryBool calls a function of class BinaryBool.
 func CallBinaryBool(fn, a, b Handle, c bool, st Handle) Handle {
 	return Handle(C.gf_binary_bool(C.gf_h(fn), C.gf_h(a), C.gf_h(b), cbool(c), C.gf_h(st)))
-}
-
-// CallScan calls a function of class Scan.
-func CallScan(fn, a Handle, axis int, st Handle) Handle {
-	return Handle(C.gf_scan(C.gf_h(fn), C.gf_h(a), C.int(axis), C.gf_h(st)))
 }
 
 // CallFill calls a function of class Fill.

@@ -105,9 +105,6 @@ func CallBinaryInt(Handle, Handle, Handle, int, Handle) Handle { return OffWorke
 // CallBinaryBool is OffWorker.
 func CallBinaryBool(Handle, Handle, Handle, bool, Handle) Handle { return OffWorker }
 
-// CallScan is OffWorker.
-func CallScan(Handle, Handle, int, Handle) Handle { return OffWorker }
-
 // CallFill is OffWorker.
 func CallFill(Handle, Ints, int, Handle) Handle { return OffWorker }
 

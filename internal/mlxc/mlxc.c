@@ -176,9 +176,6 @@ gf_h gf_binary_int(gf_h fn, gf_h a, gf_h b, int i, gf_h st) {
 gf_h gf_binary_bool(gf_h fn, gf_h a, gf_h b, int i, gf_h st) {
   RESULT(CLASS(fn, MLXC_BINARY_BOOL)(&r, A(a), A(b), i != 0, S(st)));
 }
-gf_h gf_scan(gf_h fn, gf_h a, int axis, gf_h st) {
-  RESULT(empty(a) ? 1 : CLASS(fn, MLXC_SCAN)(&r, A(a), axis, false, true, (mlx_optional_dtype){MLX_BOOL, false}, S(st)));
-}
 gf_h gf_fill(gf_h fn, gf_ints shape, int dt, gf_h st) {
   RESULT(CLASS(fn, MLXC_FILL)(&r, shape.v, (size_t)shape.n, (mlx_dtype)dt, S(st)));
 }

@@ -97,7 +97,6 @@ typedef struct mlx_io_vtable_ {
 #define MLXC_INTS_INTS (mlx_array *, const mlx_array, const int *, size_t, const int *, size_t, const mlx_stream)
 #define MLXC_INT_INTS (mlx_array *, const mlx_array, int, const int *, size_t, const mlx_stream)
 #define MLXC_INT3 (mlx_array *, const mlx_array, int, int, int, const mlx_stream)
-#define MLXC_INT3_DTYPE (mlx_array *, const mlx_array, int, int, int, mlx_dtype, const mlx_stream)
 #define MLXC_TERNARY_INT (mlx_array *, const mlx_array, const mlx_array, const mlx_array, int, const mlx_stream)
 #define MLXC_GATHER (mlx_array *, const mlx_array, const mlx_vector_array, const int *, size_t, const int *, size_t, const mlx_stream)
 #define MLXC_SCATTER (mlx_array *, const mlx_array, const mlx_vector_array, const mlx_array, const int *, size_t, const mlx_stream)
@@ -142,7 +141,6 @@ typedef struct mlx_io_vtable_ {
 #define MLXC_MANY (mlx_vector_array *, const mlx_array, const mlx_stream)
 #define MLXC_MANY_INT (mlx_vector_array *, const mlx_array, int, const mlx_stream)
 #define MLXC_MANY_BOOL (mlx_vector_array *, const mlx_array, bool, const mlx_stream)
-#define MLXC_MANY_BINARY (mlx_vector_array *, const mlx_array, const mlx_array, const mlx_stream)
 #define MLXC_MANY_VECTOR (mlx_vector_array *, const mlx_vector_array, const mlx_stream)
 #define MLXC_MESHGRID (mlx_vector_array *, const mlx_vector_array, bool, const char *, const mlx_stream)
 #define MLXC_QUANTIZE (mlx_vector_array *, const mlx_array, mlx_optional_int, mlx_optional_int, const char *, const mlx_array, const mlx_stream)
@@ -208,7 +206,6 @@ typedef struct mlx_io_vtable_ {
   F(int, mlx_moveaxis, MLXC_INT2) \
   F(int, mlx_partition_axis, MLXC_INT2) \
   F(int, mlx_diagonal, MLXC_INT3) \
-  F(int, mlx_trace_axes, MLXC_INT3_DTYPE) \
   F(int, mlx_count_nonzero, MLXC_BOOL) \
   F(int, mlx_median, MLXC_BOOL) \
   F(int, mlx_linalg_cholesky, MLXC_BOOL) \
@@ -315,7 +312,6 @@ typedef struct mlx_io_vtable_ {
   F(int, mlx_linalg_lu, MLXC_MANY) \
   F(int, mlx_unstack_axis, MLXC_MANY_INT) \
   F(int, mlx_linalg_svd, MLXC_MANY_BOOL) \
-  F(int, mlx_divmod, MLXC_MANY_BINARY) \
   F(int, mlx_broadcast_arrays, MLXC_MANY_VECTOR) \
   F(int, mlx_meshgrid, MLXC_MESHGRID) \
   F(int, mlx_quantize, MLXC_QUANTIZE)

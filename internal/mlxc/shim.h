@@ -46,7 +46,6 @@ gf_h gf_ints_bool(gf_h fn, gf_h a, gf_ints v, int b, gf_h st);
 gf_h gf_dtype(gf_h fn, gf_h a, int dt, gf_h st);
 gf_h gf_binary_int(gf_h fn, gf_h a, gf_h b, int i, gf_h st);
 gf_h gf_binary_bool(gf_h fn, gf_h a, gf_h b, int i, gf_h st);
-gf_h gf_scan(gf_h fn, gf_h a, int axis, gf_h st);
 gf_h gf_fill(gf_h fn, gf_ints shape, int dt, gf_h st);
 gf_h gf_vector_int(gf_h fn, const gf_h *in, size_t n, int i, gf_h st);
 
