@@ -43,7 +43,12 @@ type reply struct {
 
 // generate opens the model, runs the request and reports.
 func generate(ctx context.Context, o *options, stdout, stderr io.Writer) (err error) {
-	engine, err := dflash.Open(ctx, o.model, &dflash.Options{Draft: o.draft, NoDraft: o.noDraft, BlockSize: o.block})
+	bars := newBars(stderr)
+	engine, err := dflash.Open(ctx, o.model, &dflash.Options{
+		Draft: o.draft, NoDraft: o.noDraft, BlockSize: o.block,
+		Download: o.download, Hub: &dflash.HubOptions{Progress: bars.progress},
+	})
+	bars.close()
 	if err != nil {
 		return err
 	}
