@@ -27,8 +27,8 @@ func (c *Client) repoDir(r Repo) string {
 //
 // A revision is looked up in refs, or is itself a commit; main is no fallback
 // for one that is not there. A snapshot counts when it has config.json and the
-// weights that its index names, or some, and no link leads nowhere. Errors
-// wrap ErrName or ErrNotCached.
+// weights that its index names, or some, and no link that a model needs leads
+// nowhere. Errors wrap ErrName or ErrNotCached.
 func (c *Client) Cached(r Repo) (Snapshot, error) {
 	if err := r.check(); err != nil {
 		return Snapshot{}, err
@@ -88,6 +88,9 @@ func incomplete(dir string) (flaw string, err error) {
 	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
+		}
+		if rel, err := filepath.Rel(dir, path); err != nil || !wanted(filepath.ToSlash(rel)) {
+			return err // a README may well be missing
 		}
 		if _, err := os.Stat(path); err != nil {
 			if !errors.Is(err, fs.ErrNotExist) {

@@ -55,6 +55,7 @@ func python(t *testing.T) string {
 		"models--acme--tiny/snapshots/" + commit1 + "/model.safetensors": "->../../blobs/w",
 		"models--acme--tiny/snapshots/" + commit2 + "/config.json":       "->../../blobs/c2",
 		"models--acme--tiny/snapshots/" + commit2 + "/model.safetensors": "->../../blobs/w",
+		"models--acme--tiny/snapshots/" + commit1 + "/README.md":         "->../../blobs/gone",
 		"blobs/ab/abcd":                    "weights",
 		".locks/models--acme--tiny/w.lock": "",
 		"datasets--acme--tiny/refs/main":   commit1,

@@ -165,6 +165,9 @@ func TestDrafter(t *testing.T) {
 
 func TestNoDrafter(t *testing.T) {
 	cache := t.TempDir()
+	// Even if somebody has them.
+	cached(t, cache, "z-lab/Qwen3.8-27B-DFlash2", commit1)
+	cached(t, cache, "z-lab/Qwen3-4B-DFlash-b16", commit1)
 	o := &resolve.Options{Hub: client(t, cache)}
 	for name, says := range map[string]string{
 		"Qwen3-40B":              "no drafter is known for Qwen3-40B",
