@@ -21,6 +21,10 @@ func (s *Scope) RMSNorm(x, w Array, eps float32) Array {
 	if !s.begin(opRMSNorm) {
 		return Array{}
 	}
+	if b, empty := s.fresh(opRMSNorm, x); empty {
+		defer s.drop(b)
+		x = b
+	}
 	h := x.use(s, opRMSNorm, 1)
 	if h == 0 {
 		return s.zeroInput(opRMSNorm, "", x, w)
@@ -37,6 +41,10 @@ func (s *Scope) RMSNorm(x, w Array, eps float32) Array {
 func (s *Scope) LayerNorm(x, w, b Array, eps float32) Array {
 	if !s.begin(opLayerNorm) {
 		return Array{}
+	}
+	if b, empty := s.fresh(opLayerNorm, x); empty {
+		defer s.drop(b)
+		x = b
 	}
 	h := x.use(s, opLayerNorm, 1)
 	if h == 0 {
