@@ -381,7 +381,8 @@ func TestStall(t *testing.T) {
 	require.NotEmpty(t, *waits)
 }
 
-// TestSlow: a body that is slow, but moves, is not given up.
+// TestSlow: a body that is slow, but moves, is not given up. The server takes no
+// ranges, so a client that gave up would never get to the end.
 func TestSlow(t *testing.T) {
 	f := newFake(t)
 	f.onStorage = func(w http.ResponseWriter, r *http.Request) bool {
@@ -397,12 +398,11 @@ func TestSlow(t *testing.T) {
 		}
 		return true
 	}
-	c, waits := f.client(t)
+	c, _ := f.client(t)
 	c.SetStall(time.Second)
 	s, err := c.Download(t.Context(), tiny)
 	require.NoError(t, err)
 	f.requireSnapshot(t, s, commit1)
-	require.Empty(t, *waits)
 }
 
 // TestIdleConnections: a download leaves no connection, and so no goroutine.
