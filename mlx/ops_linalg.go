@@ -8,7 +8,9 @@ import (
 )
 
 // Decompositions work on matrices in the last two axes, of type Float32 or Float64,
-// and run on CPUs only: on a GPU they fail. An empty array is an error.
+// and run on CPUs only: on a GPU they fail. An empty array is an error. Those that find
+// eigenvalues or singular values evaluate their input first and refuse NaN and infinities,
+// over which LAPACK ends the process.
 
 var (
 	opInv             = newOp("Inv", "mlx_linalg_inv", mlxc.Unary)
@@ -50,6 +52,9 @@ func (s *Scope) Inv(a Array) Array {
 
 // PInv is the Moore-Penrose inverse [..., N, M] of matrices [..., M, N]. (mlx_linalg_pinv)
 func (s *Scope) PInv(a Array) Array {
+	if !s.finite(opPInv, a) {
+		return Array{}
+	}
 	return s.square(opPInv, func() Array { return s.unary(opPInv, a) }, a)
 }
 
@@ -99,7 +104,7 @@ func (s *Scope) QR(a Array) (q, r Array) { return s.pair(opQR, &mlxc.Args{}, a) 
 func (s *Scope) LUFactor(a Array) (lu, pivots Array) { return s.pair(opLUFactor, &mlxc.Args{}, a) }
 
 // Eig is the eigenvalues [..., N] and, as columns, eigenvectors [..., N, N] of square
-// matrices, Complex64. It evaluates a: LAPACK ends the process for NaN. (mlx_linalg_eig)
+// matrices, Complex64. (mlx_linalg_eig)
 func (s *Scope) Eig(a Array) (values, vectors Array) {
 	if !s.finite(opEig, a) {
 		return Array{}, Array{}
@@ -120,7 +125,7 @@ func (s *Scope) finite(o op, a Array) bool {
 	if !s.begin(o) {
 		return false
 	}
-	if _, ok := a.peek(s, o, 1); !ok {
+	if i, ok := a.peek(s, o, 1); !ok || i.Size == 0 {
 		return true // reported by the call
 	}
 	t := s.steps()
@@ -143,6 +148,9 @@ func (s *Scope) finite(o op, a Array) bool {
 // of symmetric matrices, of which the lower triangle is read unless upper is set.
 // (mlx_linalg_eigh)
 func (s *Scope) Eigh(a Array, upper bool) (values, vectors Array) {
+	if !s.finite(opEigh, a) {
+		return Array{}, Array{}
+	}
 	g := &mlxc.Args{}
 	g.SetBool(0, upper)
 	return s.pair(opEigh, g, a)
@@ -150,6 +158,9 @@ func (s *Scope) Eigh(a Array, upper bool) (values, vectors Array) {
 
 // EigValsh is the eigenvalues of [Scope.Eigh]. (mlx_linalg_eigvalsh)
 func (s *Scope) EigValsh(a Array, upper bool) Array {
+	if !s.finite(opEigValsh, a) {
+		return Array{}
+	}
 	g := &mlxc.Args{}
 	g.SetBool(0, upper)
 	return s.square(opEigValsh, func() Array { return s.call(opEigValsh, g, 1, nil, a) }, a)
@@ -197,6 +208,9 @@ func (s *Scope) SingularValues(a Array) Array {
 }
 
 func (s *Scope) svd(a Array, vectors bool, n int) []Array {
+	if !s.finite(opSVD, a) {
+		return nil
+	}
 	if s.isEmpty(a, opSVD) {
 		s.stop(opSVD, emptyText, nil, a)
 		return nil
@@ -217,6 +231,9 @@ func (s *Scope) Norm(a Array, ord float64, keepDims bool, axes ...int) Array {
 	if math.IsNaN(ord) {
 		return s.stop(opNorm, "the order is no number", text, a)
 	}
+	if (ord == 2 || ord == -2) && len(axes) != 1 && a.Valid() && !s.finite(opNorm, a) { // goes by singular values
+		return Array{}
+	}
 	return s.norm(opNorm, &mlxc.Args{D: [3]float64{ord}}, text, a, keepDims, axes)
 }
 
@@ -233,6 +250,9 @@ func (s *Scope) NormFrobenius(a Array, keepDims bool, axes ...int) Array {
 
 // NormNuclear is the sum of the singular values of matrices along two axes. (mlx_linalg_norm_matrix)
 func (s *Scope) NormNuclear(a Array, keepDims bool, axes ...int) Array {
+	if !s.finite(opNormMatrix, a) {
+		return Array{}
+	}
 	g := &mlxc.Args{}
 	g.I[1] = 1
 	return s.norm(opNormMatrix, g, func() string { return "nuclear, axes " + formatInts(axes) }, a, keepDims, axes)
