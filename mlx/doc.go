@@ -42,6 +42,28 @@
 // shapes and types of its inputs, is read once: Do returns it. A panic inside Do
 // becomes a [PanicError]; it does not reach other goroutines.
 //
+// # Functions of arrays
+//
+// A [Func] can be differentiated ([Scope.ValueAndGrad], [Scope.VJP], [Scope.JVP]),
+// given derivatives of its own ([Custom]), made to save memory ([Checkpoint]) and
+// recorded ([Scope.Compile]). MLX calls it back on the worker, in the middle of the
+// operation that was given it; a panic or an error in it is the error of that
+// operation. A [Kernel] is a computation written for Metal and CUDA, with
+// operations of this package as the fallback.
+//
+// # Data in and out
+//
+// [FromSlice] and [ToSlice] copy. [ShareSlice] lends a slice to MLX and says when
+// it is free again; [ViewSlice] lends MLX's memory to the program, until the array
+// ends. Files are safetensors, NPY and GGUF, and the first two also readers and
+// writers. A file is checked before MLX, which trusts them, sees it.
+//
+// # Devices and streams
+//
+// A Library has a device, and its operations run there on one stream. [Scope.On]
+// sends some to another [Stream], of that device or another one. A [Group] joins
+// processes.
+//
 // # Finding the library
 //
 // The library is loaded when [Open] is called, not linked: a program builds, and

@@ -382,6 +382,9 @@ func ExampleLibrary_Memory() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	if err := lib.Synchronize(ctx); err != nil { // a GPU may still be at work
+		log.Fatal(err)
+	}
 	after, err := lib.Memory(ctx)
 	fmt.Println(after.Active-before.Active, "bytes more afterwards", err)
 	// Output:

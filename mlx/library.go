@@ -223,7 +223,8 @@ type Memory struct {
 	Cache  int64 // freed by arrays and kept for reuse
 }
 
-// Memory reads the allocator's figures. (mlx_get_active_memory, mlx_get_peak_memory, mlx_get_cache_memory)
+// Memory reads the allocator's figures. A GPU gives memory back when it is done
+// with it: Synchronize before, where the figures must be exact. (mlx_get_active_memory, mlx_get_peak_memory, mlx_get_cache_memory)
 func (l *Library) Memory(ctx context.Context) (Memory, error) {
 	var m Memory
 	err := l.memory(ctx, func() error {
