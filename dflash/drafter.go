@@ -47,12 +47,15 @@ type DraftOptions struct {
 	// Bits stores the drafter's linear maps in 4 or 8 bits, in groups of 64:
 	// less memory to read and to keep, at some cost in right drafts. 0 keeps
 	// the file's precision.
-	Bits   int
-	Logger *slog.Logger // nil: silent
+	Bits int
+	// IgnoreMemory loads weights that need more memory than there is.
+	IgnoreMemory bool
+	Logger       *slog.Logger // nil: silent
 }
 
 // LoadDrafter reads a drafter's folder: configuration and headers first, then
-// the weights. Compare DraftConfig.CheckPair with the target before.
+// the weights, unless they need more memory than there is (ErrMemory). Compare
+// DraftConfig.CheckPair with the target before.
 func LoadDrafter(ctx context.Context, lib *mlx.Library, dir string, o *DraftOptions) (*Drafter, error) {
 	if o == nil {
 		o = &DraftOptions{}
@@ -71,12 +74,29 @@ func LoadDrafter(ctx context.Context, lib *mlx.Library, dir string, o *DraftOpti
 	if ck.IndexStale && o.Logger != nil {
 		o.Logger.Warn("model.safetensors.index.json names files that are not there; the tensors are all in the others", "dir", dir)
 	}
+	if !o.IgnoreMemory {
+		if err := weights.CheckMemory(ctx, lib, dir, draftMemory(ck, lib, o.Bits), 0); err != nil {
+			return nil, err
+		}
+	}
 	d := &Drafter{cfg: cfg, lib: lib, weights: lib.NewScope("drafter " + dir)}
 	if err := lib.Do(ctx, func(s *mlx.Scope) error { return d.read(ctx, s, ck, o.Bits) }); err != nil {
 		d.weights.Close()
 		return nil, fmt.Errorf("load %s: %w", dir, err)
 	}
 	return d, nil
+}
+
+// draftMemory is what a drafter's weights take, in bytes.
+func draftMemory(ck *safetensors.Checkpoint, lib *mlx.Library, bits int) int64 {
+	return weights.Resident(ck, lib.Device(), draftLike, nil, draftQuantization(bits))
+}
+
+// draftLike is the tensor whose dtype is that of the activations on a GPU.
+const draftLike = "fc.weight"
+
+func draftQuantization(bits int) mlx.QuantizeOptions {
+	return mlx.QuantizeOptions{Bits: bits, GroupSize: 64}
 }
 
 // openDraft compares the files' headers with the configuration.
@@ -105,11 +125,11 @@ func openDraft(dir string, cfg *DraftConfig) (*safetensors.Checkpoint, error) {
 
 // read builds the parts one by one, as qwen's Load does.
 func (d *Drafter) read(ctx context.Context, s *mlx.Scope, ck *safetensors.Checkpoint, bits int) error {
-	r, err := weights.Open(s, ck, "fc.weight", nil)
+	r, err := weights.Open(s, ck, draftLike, nil)
 	if err != nil {
 		return err
 	}
-	r.Quantize = mlx.QuantizeOptions{Bits: bits, GroupSize: 64}
+	r.Quantize = draftQuantization(bits)
 	c := d.cfg
 	d.dtype, d.bits = r.Dtype(), bits
 	err = r.Part(ctx, d.weights, func(r *weights.Reader, _ *mlx.Scope) func(func(*mlx.Array)) {

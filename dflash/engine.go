@@ -39,6 +39,9 @@ type Options struct {
 	// PrefillChunk is the number of prompt tokens that one forward pass takes.
 	// 0: DefaultPrefillChunk.
 	PrefillChunk int
+	// IgnoreMemory loads weights that need more memory than there is. The
+	// machine then swaps or ends the process.
+	IgnoreMemory bool
 	// Library is where to run. Nil: mlx.Open(MLX), closed with the engine.
 	Library *mlx.Library
 	// MLX are the options of the library that Open opens itself.
@@ -109,7 +112,7 @@ type Info struct {
 //
 // Configurations and the files' headers are checked, the pair against each
 // other too, before a weight is read. Errors wrap ErrConfig, ErrUnsupported,
-// ErrPairMismatch or mlx.ErrLibraryNotFound and name the file and both values.
+// ErrPairMismatch, ErrMemory or mlx.ErrLibraryNotFound and name the file and both values.
 func Open(ctx context.Context, model string, o *Options) (*Engine, error) {
 	e := &Engine{sessions: map[*Session]struct{}{}}
 	if o != nil {
@@ -138,7 +141,7 @@ func Open(ctx context.Context, model string, o *Options) (*Engine, error) {
 	if err := e.loadText(found.Target.Dir, cfg); err != nil {
 		return nil, err
 	}
-	if err := e.loadModels(ctx, &found); err != nil {
+	if err := e.loadModels(ctx, &found, cfg); err != nil {
 		e.Close()
 		return nil, err
 	}
@@ -217,7 +220,7 @@ func (e *Engine) loadText(dir string, cfg *qwen.Config) error {
 	return err
 }
 
-func (e *Engine) loadModels(ctx context.Context, f *resolve.Found) error {
+func (e *Engine) loadModels(ctx context.Context, f *resolve.Found, cfg *qwen.Config) error {
 	e.lib = e.opts.Library
 	if e.lib == nil {
 		lib, err := mlx.Open(e.opts.MLX)
@@ -226,28 +229,49 @@ func (e *Engine) loadModels(ctx context.Context, f *resolve.Found) error {
 		}
 		e.lib, e.ownLib = lib, true
 	}
-	var err error
-	e.model, err = qwen.Load(ctx, e.lib, f.Target.Dir, &qwen.LoadOptions{Logger: e.opts.Logger})
+	bits := e.draftBits(cfg)
+	reserve, err := e.draftReserve(f, bits)
+	if err != nil {
+		return err
+	}
+	e.model, err = qwen.Load(ctx, e.lib, f.Target.Dir, &qwen.LoadOptions{Reserve: reserve, IgnoreMemory: e.opts.IgnoreMemory, Logger: e.opts.Logger})
 	if err != nil {
 		return err
 	}
 	e.target = QwenTarget(e.model)
 	if f.Draft.Dir != "" {
-		e.drafter, err = LoadDrafter(ctx, e.lib, f.Draft.Dir, &DraftOptions{Bits: e.draftBits(), Logger: e.opts.Logger})
+		e.drafter, err = LoadDrafter(ctx, e.lib, f.Draft.Dir, &DraftOptions{Bits: bits, IgnoreMemory: e.opts.IgnoreMemory, Logger: e.opts.Logger})
 	}
 	return err
+}
+
+// draftReserve is the memory that must be left for the drafter, so that the
+// pair is refused before the larger half of it is read.
+func (e *Engine) draftReserve(f *resolve.Found, bits int) (int64, error) {
+	if f.Draft.Dir == "" {
+		return 0, nil
+	}
+	dc, err := ReadDraftConfig(f.Draft.Dir)
+	if err != nil {
+		return 0, err
+	}
+	ck, err := openDraft(f.Draft.Dir, dc)
+	if err != nil {
+		return 0, err
+	}
+	return draftMemory(ck, e.lib, bits), nil
 }
 
 // draftBits is the precision of the drafter. A quantised target on a GPU is so
 // fast that a drafter in half precision would be what the cycle waits for. On
 // the CPU a quantised product is slower than a dense one.
-func (e *Engine) draftBits() int {
+func (e *Engine) draftBits(cfg *qwen.Config) int {
 	switch {
 	case e.opts.DraftBits == KeepDraftPrecision:
 		return 0
 	case e.opts.DraftBits != 0:
 		return e.opts.DraftBits
-	case e.lib.Device() == mlx.DeviceGPU && e.model.Config().Quantization != "":
+	case e.lib.Device() == mlx.DeviceGPU && cfg.Quantization != "":
 		return 4
 	}
 	return 0

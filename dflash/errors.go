@@ -15,6 +15,8 @@ var (
 	ErrUnsupported = qwen.ErrUnsupported
 	// ErrConfig: a configuration file that contradicts itself or lacks a field.
 	ErrConfig = qwen.ErrConfig
+	// ErrMemory: the weights need more memory than there is.
+	ErrMemory = qwen.ErrMemory
 	// ErrContextLength: the prompt leaves no room in the model's context.
 	ErrContextLength = qwen.ErrContextLength
 	// ErrEmptyPrompt: there is not one token to start from.

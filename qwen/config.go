@@ -21,6 +21,10 @@ var ErrUnsupported = errors.New("unsupported checkpoint")
 // what a model needs.
 var ErrConfig = errors.New("bad model configuration")
 
+// ErrMemory is returned for weights that need more memory than there is. The
+// message names both sizes.
+var ErrMemory = weights.ErrMemory
+
 // Layer types as layer_types in config.json writes them.
 const (
 	FullAttention   = "full_attention"

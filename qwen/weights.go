@@ -17,12 +17,19 @@ import (
 
 // LoadOptions are the choices of Load; nil and zero values are the defaults.
 type LoadOptions struct {
-	Logger *slog.Logger // nil: silent
+	// Reserve is memory in bytes that must be left beside the weights, for what
+	// is loaded after them.
+	Reserve int64
+	// IgnoreMemory loads weights that need more memory than there is. The
+	// machine then swaps or ends the process.
+	IgnoreMemory bool
+	Logger       *slog.Logger // nil: silent
 }
 
 // Load reads a model folder: configuration and the files' headers first, so
 // that everything wrong with them is said before a weight is read, then the
-// weights. On the CPU they are widened to float32.
+// weights. On the CPU they are widened to float32. Weights that need more memory
+// than the device has are refused with ErrMemory.
 //
 // Two layouts are read: Hugging Face's, with raw norms and the convolution as
 // [channels, 1, kernel], and MLX's, with the norms' one added and the
@@ -43,6 +50,12 @@ func Load(ctx context.Context, lib *mlx.Library, dir string, o *LoadOptions) (*M
 	if err != nil {
 		return nil, err
 	}
+	if !o.IgnoreMemory {
+		need := weights.Resident(ck.Checkpoint, lib.Device(), normName, ck.plan, mlx.QuantizeOptions{})
+		if err := weights.CheckMemory(ctx, lib, dir, need, o.Reserve); err != nil {
+			return nil, err
+		}
+	}
 	m := &Model{cfg: cfg, lib: lib, weights: lib.NewScope("weights of " + dir)}
 	err = lib.Do(ctx, func(s *mlx.Scope) error { return m.read(ctx, s, ck) })
 	if err != nil {
@@ -51,6 +64,9 @@ func Load(ctx context.Context, lib *mlx.Library, dir string, o *LoadOptions) (*M
 	}
 	return m, nil
 }
+
+// normName is the tensor whose dtype is that of the activations on a GPU.
+const normName = "norm.weight"
 
 // openCheckpoint reads the headers and compares them with the configuration.
 func openCheckpoint(dir string, cfg *Config, log *slog.Logger) (*checkpoint, error) {
@@ -194,7 +210,7 @@ func layerPrefix(i int) string { return "layers." + strconv.Itoa(i) + "." }
 // read builds the layers one by one: each is evaluated and its sources are
 // given back before the next, so the peak is one layer above the result.
 func (m *Model) read(ctx context.Context, s *mlx.Scope, ck *checkpoint) error {
-	r, err := weights.Open(s, ck.Checkpoint, "norm.weight", ck.plan)
+	r, err := weights.Open(s, ck.Checkpoint, normName, ck.plan)
 	if err != nil {
 		return err
 	}

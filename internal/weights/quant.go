@@ -123,6 +123,9 @@ func (q *Quantization) Plan(ck *safetensors.Checkpoint, want map[string][]int) (
 }
 
 func (q *Quantization) module(module string, dense []int, weight, scales, biases safetensors.Tensor) (mlx.QuantizeOptions, error) {
+	if weight.Name == "" {
+		return mlx.QuantizeOptions{}, errors.New("the file has scales for it, its weight is missing")
+	}
 	var said scheme
 	if q != nil {
 		said = q.all

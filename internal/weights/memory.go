@@ -1,0 +1,102 @@
+package weights
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/godflash/godflash/internal/safetensors"
+	"github.com/godflash/godflash/internal/sysmem"
+	"github.com/godflash/godflash/mlx"
+)
+
+// ErrMemory is returned for weights that are larger than the memory there is.
+var ErrMemory = errors.New("not enough memory")
+
+// Resident is the number of bytes that a checked checkpoint's weights take once
+// a Reader has read them on a device: dense ones in the compute dtype, which is
+// float32 on the CPU, quantised ones as stored with their scales in the compute
+// dtype. like and plan are Open's; quantize is Reader.Quantize, which applies to
+// the matrices that lie in the files dense.
+func Resident(ck *safetensors.Checkpoint, device mlx.DeviceType, like string, plan map[string]mlx.QuantizeOptions, quantize mlx.QuantizeOptions) int64 {
+	width := int64(dtypes[ck.Tensors[like].Dtype].Size())
+	if device == mlx.DeviceCPU {
+		width = 4
+	}
+	var total int64
+	for name, t := range ck.Tensors {
+		elements := int64(1)
+		for _, d := range t.Shape {
+			elements *= int64(d)
+		}
+		module, kind := name, ""
+		if i := strings.LastIndexByte(name, '.'); i >= 0 {
+			module, kind = name[:i], name[i+1:]
+		}
+		o, quantised := plan[module]
+		switch {
+		case quantised && (kind == "weight" || o.Mode != mlx.Affine):
+			total += t.Bytes
+		case !quantised && quantize.Bits > 0 && len(t.Shape) == 2 && t.Shape[1]%quantize.GroupSize == 0:
+			total += elements*int64(quantize.Bits)/8 + 2*width*elements/int64(quantize.GroupSize)
+		case len(t.Shape) < 2:
+			total += 4 * elements // norms and decay factors
+		default:
+			total += width * elements
+		}
+	}
+	return total
+}
+
+// CheckMemory compares need, the bytes of the weights in dir, and reserve, what
+// must stay free beside them, with the memory of the library's device. Where
+// that is not known nothing is checked. The error wraps ErrMemory.
+func CheckMemory(ctx context.Context, lib *mlx.Library, dir string, need, reserve int64) error {
+	have, ok, err := deviceMemory(ctx, lib)
+	if err != nil || !ok || need+reserve <= have.Bytes {
+		return err
+	}
+	text := fmt.Sprintf("%s: %v: the weights need %s", dir, ErrMemory, gigabytes(need))
+	if reserve > 0 {
+		text += fmt.Sprintf(" and what is loaded beside them %s", gigabytes(reserve))
+	}
+	advice := "take a smaller model, or a quantised one (4-bit conversions lie under mlx-community on the hub)"
+	if lib.Device() == mlx.DeviceCPU {
+		advice += "; on the CPU weights that are not quantised are widened to float32"
+	}
+	return &memoryError{fmt.Sprintf("%s, but there are %s %s: %s", text, gigabytes(have.Bytes), have.Of, advice)}
+}
+
+type memoryError struct{ text string }
+
+func (e *memoryError) Error() string { return e.text }
+func (e *memoryError) Unwrap() error { return ErrMemory }
+
+// gigabytes writes a size in units of 10^9 bytes.
+func gigabytes(n int64) string { return fmt.Sprintf("%.1f GB", float64(n)/1e9) }
+
+// deviceMemory asks the machine on the CPU. A CUDA device says what is free, a
+// Metal device how much memory it shares with the CPU.
+func deviceMemory(ctx context.Context, lib *mlx.Library) (m sysmem.Memory, ok bool, err error) {
+	if lib.Device() == mlx.DeviceCPU {
+		m, ok = sysmem.Available()
+		return m, ok, nil
+	}
+	devices, err := lib.Devices(ctx)
+	if err != nil {
+		return m, false, err
+	}
+	for _, d := range devices {
+		if d.Type != mlx.DeviceGPU {
+			continue
+		}
+		for _, known := range []struct{ key, of string }{{"free_memory", "free on the GPU"}, {"memory_size", "in this machine"}} {
+			if bytes, is := d.Info[known.key].(int); is && bytes > 0 {
+				return sysmem.Memory{Bytes: int64(bytes), Of: known.of}, true, nil
+			}
+		}
+		break // the library runs on the first
+	}
+	return m, false, nil
+}
