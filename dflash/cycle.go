@@ -41,13 +41,14 @@ func (d *Decoder) runCycle(ctx context.Context, rows int, want cut) (cycle, erro
 	var c cycle
 	err := d.do(ctx, func(s *mlx.Scope) error {
 		ids := idArray(s, []int{d.anchor})
+		noise := d.noise(s, rows)
 		var drafts mlx.Array
 		if rows > 1 {
-			drafts = d.propose(s, ids, rows)
+			drafts = d.propose(s, ids, draftNoise(s, noise), rows)
 			ids = s.Concat(0, ids, drafts)
 		}
 		hidden, taps := d.target.Forward(s, ids, d.cache, d.taps())
-		choices := greedy(s, d.target.Logits(s, hidden))
+		choices := d.choose(s, d.target.Logits(s, hidden), noise)
 		packed, err := readIDs(s.Concat(0, accept(s, drafts, choices), choices, ids))
 		if err != nil {
 			return err
@@ -71,6 +72,15 @@ func (d *Decoder) runCycle(ctx context.Context, rows int, want cut) (cycle, erro
 	}
 	d.anchor = c.tokens[len(c.tokens)-1]
 	return c, nil
+}
+
+// draftNoise is the noise of a block's drafts: of all its tokens but the last,
+// which only the target chooses.
+func draftNoise(s *mlx.Scope, noise mlx.Array) mlx.Array {
+	if !noise.Valid() {
+		return noise
+	}
+	return s.SliceAxis(noise, 0, 0, noise.Dim(0)-1)
 }
 
 // unpack takes apart what a cycle gives the host in one array: the accepted

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/godflash/godflash/internal/nn"
 	"github.com/godflash/godflash/mlx"
 )
 
@@ -21,6 +22,9 @@ const DraftContextExceeded = "draft_context_exceeded"
 // defaults.
 type DecoderOptions struct {
 	PrefillChunk int // 0: DefaultPrefillChunk
+	// Sampling draws the tokens; the zero value is greedy. A Seed of 0 is
+	// replaced by one that Decoder.Seed tells.
+	Sampling Sampling
 }
 
 // Decoder is one sequence of a target and, where there is one, a drafter,
@@ -35,7 +39,7 @@ type DecoderOptions struct {
 //
 // The anchor is the newest token: chosen, but not run through the target yet.
 // Drafts need not come from Propose. Whatever they are, the tokens committed
-// are the target's greedy choices.
+// are the target's choices.
 //
 // Its methods may be called from any goroutine, one at a time: a second call
 // waits. After an error of the native library the state is undefined and every
@@ -56,8 +60,9 @@ type Decoder struct {
 
 	started  bool // Prefill gave an anchor
 	anchor   int
-	drafting bool   // the drafter's context has a row for every committed token
-	draftOff string // why drafting is false
+	sampler  *sampler // nil: greedy
+	drafting bool     // the drafter's context has a row for every committed token
+	draftOff string   // why drafting is false
 	pending  *pendingBlock
 
 	// Cycles in flight on the device, see pipeline.go.
@@ -76,7 +81,7 @@ type pendingBlock struct {
 
 // Verdict is what the target says of a block.
 type Verdict struct {
-	// Choices are the target's greedy tokens after the anchor and after each
+	// Choices are the target's tokens after the anchor and after each
 	// draft. Choices[i] is only worth something while the drafts before it are
 	// right, that is for i <= Accepted.
 	Choices []int
@@ -93,7 +98,10 @@ func NewDecoder(t Target, d *Drafter, o *DecoderOptions) (*Decoder, error) {
 	if o.PrefillChunk < 0 {
 		return nil, fmt.Errorf("%w: PrefillChunk is %d", ErrRequest, o.PrefillChunk)
 	}
-	dec := &Decoder{target: t, drafter: d, lib: t.Library(), info: t.Info(), chunk: o.PrefillChunk}
+	if err := o.Sampling.check(); err != nil {
+		return nil, err
+	}
+	dec := &Decoder{sampler: newSampler(o.Sampling), target: t, drafter: d, lib: t.Library(), info: t.Info(), chunk: o.PrefillChunk}
 	if dec.chunk == 0 {
 		dec.chunk = DefaultPrefillChunk
 	}
@@ -161,6 +169,16 @@ func (d *Decoder) Anchor() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.anchor
+}
+
+// Seed is what the draws depend on, 0 for greedy decoding.
+func (d *Decoder) Seed() uint64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.sampler == nil {
+		return 0
+	}
+	return d.sampler.Seed
 }
 
 // Cache is the target's state of the sequence, for inspection inside Do.
@@ -235,7 +253,7 @@ func (d *Decoder) checkIDs(what string, ids []int) error {
 }
 
 // Prefill runs the tokens ids from the end of the sequence, in chunks, and
-// returns the target's greedy choice after them, which becomes the anchor. An
+// returns the target's choice after them, which becomes the anchor. An
 // anchor from before is not run: include it in ids where it belongs.
 //
 // Context cancellation is seen between chunks; the tokens of finished chunks
@@ -286,7 +304,8 @@ func (d *Decoder) prefillChunk(s *mlx.Scope, ids []int, last bool) error {
 	}
 	var first mlx.Array
 	if last {
-		first = greedy(s, d.target.Logits(s, s.SliceAxis(hidden, 1, len(ids)-1, len(ids))))
+		noise := d.sampler.noise(s, nn.At(d.cache.Len()+len(ids)), 1, d.info.VocabSize)
+		first = d.choose(s, d.target.Logits(s, s.SliceAxis(hidden, 1, len(ids)-1, len(ids))), noise)
 	}
 	if err := d.commitRows(s, taps, len(ids)); err != nil {
 		return err
@@ -384,18 +403,18 @@ func (d *Decoder) Propose(ctx context.Context, n int) ([]int, error) {
 	var drafts []int
 	err := d.do(ctx, func(s *mlx.Scope) error {
 		var err error
-		drafts, err = readIDs(d.propose(s, idArray(s, []int{d.anchor}), rows))
+		drafts, err = readIDs(d.propose(s, idArray(s, []int{d.anchor}), d.noise(s, rows-1), rows))
 		return err
 	})
 	return drafts, err
 }
 
-// propose is the drafter's greedy block of rows after anchor int32 [1]:
-// int32 [rows-1].
-func (d *Decoder) propose(s *mlx.Scope, anchor mlx.Array, rows int) mlx.Array {
+// propose is the drafter's block of rows after anchor int32 [1], int32
+// [rows-1], drawn with the noise of those positions.
+func (d *Decoder) propose(s *mlx.Scope, anchor, noise mlx.Array, rows int) mlx.Array {
 	masks := s.Full(float64(d.drafter.cfg.MaskTokenID), mlx.Int32, rows-1)
 	block := s.Reshape(d.target.Embed(s, s.Concat(0, anchor, masks)), 1, rows, d.info.HiddenSize)
-	return draftChoice(s, d.target.Unembed(s, d.drafter.Propose(s, d.context, block)))
+	return d.pick(s, d.target.Unembed(s, d.drafter.Propose(s, d.context, block)), noise)
 }
 
 // Verify runs the anchor and the drafts through the target in one pass and
@@ -421,8 +440,9 @@ func (d *Decoder) Verify(ctx context.Context, drafts []int) (Verdict, error) {
 	var p *pendingBlock
 	err := d.do(ctx, func(s *mlx.Scope) error {
 		ids := idArray(s, append([]int{d.anchor}, drafts...))
+		noise := d.noise(s, len(drafts)+1)
 		hidden, taps := d.target.Forward(s, ids, d.cache, d.taps())
-		choices := greedy(s, d.target.Logits(s, hidden))
+		choices := d.choose(s, d.target.Logits(s, hidden), noise)
 		if err := s.Eval(append([]mlx.Array{choices}, taps...)...); err != nil {
 			return err
 		}

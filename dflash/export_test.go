@@ -1,5 +1,7 @@
 package dflash
 
+import "github.com/godflash/godflash/mlx"
+
 // SetPipelined makes the session keep cycles in flight as it does on a GPU, so
 // that a CPU can test that path.
 func (s *Session) SetPipelined(on bool) { s.decoder.pipelined = on }
@@ -15,3 +17,8 @@ func (s *Session) Decoder() *Decoder { return s.decoder }
 
 // PromptIDs are the ids that a request starts from.
 func (e *Engine) PromptIDs(r *Request) ([]int, error) { return e.promptIDs(r) }
+
+// Shape is what a sampler makes of logits [T, vocab].
+func Shape(s *mlx.Scope, o Sampling, logits mlx.Array) mlx.Array {
+	return newSampler(o).shape(s, logits)
+}

@@ -3,6 +3,7 @@ package dflash
 import (
 	"fmt"
 
+	"github.com/godflash/godflash/internal/nn"
 	"github.com/godflash/godflash/mlx"
 )
 
@@ -10,15 +11,35 @@ import (
 // It is no id, so it never equals a draft.
 const nonFinite = -1
 
-// greedy is the index of the largest score, the lowest where several are
-// equal: logits [..., T, vocab] to int32 [T]. A row with a NaN or an infinity
-// gives nonFinite: taken as they are, such rows choose token 0 for ever.
-func greedy(s *mlx.Scope, logits mlx.Array) mlx.Array {
-	best := s.AsType(s.Argmax(logits, -1, false), mlx.Int32)
+// choose is the target's token for each row of logits [..., T, vocab], int32
+// [T]: greedy, the largest score and the lowest index where several are equal,
+// or drawn with noise [T, vocab]. A row with a NaN or an infinity gives
+// nonFinite: taken as they are, such rows choose token 0 for ever.
+func (d *Decoder) choose(s *mlx.Scope, logits, noise mlx.Array) mlx.Array {
+	best := d.pick(s, logits, noise)
 	// The sum of a row is finite exactly when all of it is: float32 has room for
 	// as many scores as there are tokens.
-	sum := s.Sum(s.AsType(logits, mlx.Float32), false, -1)
-	return s.Flatten(s.Where(s.IsFinite(sum), best, s.Scalar(nonFinite, mlx.Int32)))
+	sum := s.Flatten(s.Sum(s.AsType(logits, mlx.Float32), false, -1))
+	return s.Where(s.IsFinite(sum), best, s.Scalar(nonFinite, mlx.Int32))
+}
+
+// pick is choose without the check. The drafter uses it as it is: its scores
+// cannot spoil a result, only propose what the target will not choose.
+func (d *Decoder) pick(s *mlx.Scope, logits, noise mlx.Array) mlx.Array {
+	if d.sampler != nil {
+		return d.sampler.draw(s, logits, noise)
+	}
+	return s.Flatten(s.AsType(s.Argmax(logits, -1, false), mlx.Int32))
+}
+
+// noise is the noise of the tokens that rows block rows from the end of the
+// sequence choose; the zero Array for greedy decoding.
+func (d *Decoder) noise(s *mlx.Scope, rows int) mlx.Array {
+	at := nn.At(d.cache.Len())
+	if d.drafting && !d.context.at.Exact() {
+		at = d.context.at // the host has only an upper bound
+	}
+	return d.sampler.noise(s, at.Advance(s, nn.Rows{N: 1}), rows, d.info.VocabSize)
 }
 
 // findNonFinite says where a model begins to compute what is not finite: it
@@ -51,10 +72,4 @@ func (d *Decoder) findNonFinite(s *mlx.Scope, ids []int) error {
 		}
 	}
 	return fmt.Errorf("%w: first in %s. The weights hold NaN or infinite numbers, or are of another model", ErrNonFinite, where)
-}
-
-// draftChoice is greedy for the drafter, whose scores cannot spoil a result: a
-// row that is not finite proposes token 0, which the target will hardly choose.
-func draftChoice(s *mlx.Scope, logits mlx.Array) mlx.Array {
-	return s.Flatten(s.AsType(s.Argmax(logits, -1, false), mlx.Int32))
 }

@@ -70,13 +70,14 @@ func (d *Decoder) launch(s *mlx.Scope, rows int) error {
 		anchor = idArray(s, []int{d.anchor})
 	}
 	ids := anchor
+	noise := d.noise(s, rows)
 	var drafts mlx.Array
 	if rows > 1 {
-		drafts = d.propose(s, anchor, rows)
+		drafts = d.propose(s, anchor, draftNoise(s, noise), rows)
 		ids = s.Concat(0, anchor, drafts)
 	}
 	hidden, taps := d.target.Forward(s, ids, d.cache, d.taps())
-	choices := greedy(s, d.target.Logits(s, hidden))
+	choices := d.choose(s, d.target.Logits(s, hidden), noise)
 	count := accept(s, drafts, choices)
 	packed := s.Concat(0, count, choices, ids)
 	next := s.Take(choices, count, 0)

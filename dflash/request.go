@@ -41,6 +41,9 @@ type Request struct {
 	// count.
 	IgnoreEOS bool
 
+	// Sampling draws tokens at random; the zero value is greedy.
+	Sampling Sampling
+
 	// NoDraft decodes one token at a time.
 	NoDraft bool
 	// BlockSize is the number of rows of a block for this request. 0: the
@@ -85,6 +88,8 @@ func (e *Engine) prepare(r *Request) (*plan, error) {
 		return nil, ErrEmptyPrompt
 	case len(ids) >= context:
 		return nil, fmt.Errorf("%w: the prompt has %d tokens, the model %d positions and one must be left", ErrContextLength, len(ids), context)
+	case r.Sampling.check() != nil:
+		return nil, r.Sampling.check()
 	case r.MaxTokens < 0:
 		return nil, fmt.Errorf("%w: MaxTokens is %d", ErrRequest, r.MaxTokens)
 	}

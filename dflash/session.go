@@ -88,7 +88,7 @@ func (g *generation) run(ctx context.Context, r *Request, yield func(Token, erro
 	g.stats.PromptTokens = len(g.plan.ids)
 
 	d.mu.Lock()
-	first, err := g.prefill(ctx, r.NoDraft)
+	first, err := g.prefill(ctx, r)
 	d.mu.Unlock()
 	if err != nil {
 		return err
@@ -114,13 +114,16 @@ func (g *generation) run(ctx context.Context, r *Request, yield func(Token, erro
 }
 
 // prefill starts an empty sequence and gives the first token.
-func (g *generation) prefill(ctx context.Context, noDraft bool) (int, error) {
+func (g *generation) prefill(ctx context.Context, r *Request) (int, error) {
 	d := g.decoder
 	start := time.Now()
 	if err := d.reset(ctx); err != nil {
 		return 0, err
 	}
-	if noDraft {
+	if d.sampler = newSampler(r.Sampling); d.sampler != nil {
+		g.stats.Seed = d.sampler.Seed
+	}
+	if r.NoDraft {
 		d.stopDrafting("switched off")
 	}
 	if err := d.lib.ResetPeak(ctx); err != nil {

@@ -29,6 +29,8 @@ type Stats struct {
 	// Prefill is the time until the first token is known, Decode that of the
 	// cycles, without the time that the caller spends between tokens.
 	Prefill, Decode time.Duration
+	// Seed is what random draws depended on, 0 for greedy decoding.
+	Seed uint64
 	// Finish is empty when the generation was broken off.
 	Finish FinishReason
 	// DraftOff says why there was no drafting, or why it ended early; empty

@@ -105,9 +105,18 @@ func abs(x float64) float64 { return max(x, -x) }
 func TestQuantizedSchemes(t *testing.T) {
 	from := filepath.Join(pairDir("tiny-qwen3"), "target")
 	for _, o := range []mlx.QuantizeOptions{
-		{Bits: 2, GroupSize: 32}, {Bits: 3, GroupSize: 64}, {Bits: 4, GroupSize: 32}, {Bits: 4, GroupSize: 64},
-		{Bits: 4, GroupSize: 128}, {Bits: 5, GroupSize: 64}, {Bits: 6, GroupSize: 64}, {Bits: 8, GroupSize: 64},
-		{Bits: 8, GroupSize: 128}, {Mode: mlx.MXFP4}, {Mode: mlx.MXFP8}, {Mode: mlx.NVFP4},
+		{Bits: 2, GroupSize: 32},
+		{Bits: 3, GroupSize: 64},
+		{Bits: 4, GroupSize: 32},
+		{Bits: 4, GroupSize: 64},
+		{Bits: 4, GroupSize: 128},
+		{Bits: 5, GroupSize: 64},
+		{Bits: 6, GroupSize: 64},
+		{Bits: 8, GroupSize: 64},
+		{Bits: 8, GroupSize: 128},
+		{Mode: mlx.MXFP4},
+		{Mode: mlx.MXFP8},
+		{Mode: mlx.NVFP4},
 	} {
 		t.Run(fmt.Sprintf("%s %d %d", o.Mode, o.Bits, o.GroupSize), func(t *testing.T) {
 			config := map[string]any{"bits": o.Bits, "group_size": o.GroupSize}
