@@ -13,11 +13,12 @@ import (
 	"github.com/godflash/godflash/mlx"
 )
 
+// samplings are hot: the tiny pairs are very sure of their texts.
 var samplings = []dflash.Sampling{
-	{Temperature: 0.3},
-	{Temperature: 0.7, TopP: 0.9},
-	{Temperature: 1, TopK: 20},
-	{Temperature: 1.2, TopK: 50, TopP: 0.95, MinP: 0.02},
+	{Temperature: 1},
+	{Temperature: 2, TopP: 0.9},
+	{Temperature: 3, TopK: 20},
+	{Temperature: 4, TopK: 50, TopP: 0.95, MinP: 0.02},
 }
 
 // The same seed gives the same text with drafts and without, in any block
