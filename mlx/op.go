@@ -83,6 +83,29 @@ func pack(v []int) (p mlxc.Ints, ok bool) {
 	return p, true
 }
 
+// grows says why an array with these lengths is impossible, "" when it is not: MLX lets lengths
+// beyond 32 bits and sizes beyond 64 overflow.
+func grows(shape ...int) string {
+	for _, d := range shape {
+		if !fits(d) {
+			return "the result would be too large"
+		}
+	}
+	if n, ok := product(shape); !ok || n > math.MaxInt/16 { // bytes of the largest type, twice
+		return "the result would be too large"
+	}
+	return ""
+}
+
+// lengths is the shape of i as a list that may be changed.
+func lengths(i mlxc.Info) []int {
+	out := make([]int, len(i.Shape))
+	for k, d := range i.Shape {
+		out[k] = int(d)
+	}
+	return out
+}
+
 func fits(x int) bool { return x >= math.MinInt32 && x <= math.MaxInt32 }
 
 const limitText = "at most 8 numbers of 32 bits are possible"

@@ -70,6 +70,13 @@ func (s *Scope) fft(o op, a Array, n, axis int, norm FFTNorm) Array {
 	if n < 1 && ok || !fits(n) || norm > FFTForward {
 		return s.stop(o, "impossible length or norm", text, a)
 	}
+	if ok {
+		shape := lengths(i)
+		shape[axis] = n
+		if msg := grows(shape...); msg != "" {
+			return s.stop(o, msg, text, a)
+		}
+	}
 	return s.call(o, &mlxc.Args{I: [14]int32{int32(n), int32(axis), int32(norm)}}, 1, text, a)
 }
 
@@ -110,6 +117,7 @@ func (s *Scope) fftn(o op, a Array, sizes, axes []int, norm FFTNorm) Array {
 	if i, ok := a.peek(s, o, 1); ok {
 		axes = s.allAxes(o, a, axes)
 		ax, fit := pack(axes)
+		shape := lengths(i)
 		if !fit || len(axes) == 0 || repeats(axes) || sizes != nil && len(sizes) != len(axes) || norm > FFTForward {
 			return s.stop(o, "different axes, at most 8, as many sizes and a norm are needed", text, a)
 		}
@@ -133,6 +141,10 @@ func (s *Scope) fftn(o op, a Array, sizes, axes []int, norm FFTNorm) Array {
 				return s.stop(o, "impossible length", text, a)
 			}
 			g.L[0].V[k] = int32(n)
+			shape[axis] = n
+		}
+		if msg := grows(shape...); msg != "" {
+			return s.stop(o, msg, text, a)
 		}
 		g.L[0].N, g.L[1] = ax.N, ax
 	}

@@ -41,7 +41,7 @@ func (s *Scope) tri(o op, n, m, k int, dt Dtype) Array {
 		return Array{}
 	}
 	text := func() string { return fillArgs(dt, []int{n, m}) + ", " + args1("k", k) }
-	if !fits(k) {
+	if !fits(k) || !fits(m-k) || !fits(n-k) || !fits(n+k) || !fits(m+k) {
 		return s.stop(o, limitText, text)
 	}
 	if n == 0 || m == 0 { // MLX would count along the other axis

@@ -64,6 +64,23 @@ func (s *Scope) Tile(a Array, times ...int) Array {
 			return s.stop(opTile, "times must not be negative", func() string { return "times " + formatInts(times) }, a)
 		}
 	}
+	if i, ok := a.peek(s, opTile, 1); ok {
+		shape := lengths(i)
+		for k := range times {
+			at, by := len(shape)-1-k, times[len(times)-1-k]
+			switch {
+			case !fits(by):
+				shape = append(shape, by)
+			case at < 0:
+				shape = append([]int{by}, shape...)
+			default:
+				shape[at] *= by
+			}
+		}
+		if msg := grows(shape...); msg != "" {
+			return s.stop(opTile, msg, func() string { return "times " + formatInts(times) }, a)
+		}
+	}
 	return s.withInts(opTile, a, times, "times")
 }
 
@@ -108,6 +125,13 @@ func (s *Scope) Pad(a Array, o PadOptions) Array {
 		g.L[k] = p
 	}
 	if msg := padEveryAxis(g, len(i.Shape)); msg != "" {
+		return s.stop(opPad, msg, text, a)
+	}
+	shape := lengths(i)
+	for k := range shape {
+		shape[k] += int(g.L[1].V[k]) + int(g.L[2].V[k])
+	}
+	if msg := grows(shape...); msg != "" {
 		return s.stop(opPad, msg, text, a)
 	}
 	value := s.Scalar(o.Value, Dtype(i.Dtype))

@@ -27,10 +27,33 @@ func (s *Scope) Inner(a, b Array) Array { return s.binary(opInner, a, b) }
 
 // Outer is the product of each element of a with each of b, both taken as flat:
 // [a.Size, b.Size]. (mlx_outer)
-func (s *Scope) Outer(a, b Array) Array { return s.binary(opOuter, a, b) }
+func (s *Scope) Outer(a, b Array) Array {
+	x, ok1 := a.peek(s, opOuter, 1)
+	y, ok2 := b.peek(s, opOuter, 2)
+	if msg := grows(x.Size, y.Size); ok1 && ok2 && msg != "" {
+		return s.stop(opOuter, msg, nil, a, b)
+	}
+	return s.binary(opOuter, a, b)
+}
 
 // Kron is the Kronecker product: b scaled by each element of a. (mlx_kron)
-func (s *Scope) Kron(a, b Array) Array { return s.binary(opKron, a, b) }
+func (s *Scope) Kron(a, b Array) Array {
+	x, ok1 := a.peek(s, opKron, 1)
+	y, ok2 := b.peek(s, opKron, 2)
+	if ok1 && ok2 {
+		shape, other := lengths(x), lengths(y)
+		if len(shape) < len(other) {
+			shape, other = other, shape
+		}
+		for k, d := range other {
+			shape[len(shape)-len(other)+k] *= d
+		}
+		if msg := grows(shape...); msg != "" {
+			return s.stop(opKron, msg, nil, a, b)
+		}
+	}
+	return s.binary(opKron, a, b)
+}
 
 // VecDot is the sum of products along an axis of both; other axes broadcast. Of
 // complex numbers a is conjugated. (mlx_vecdot)
@@ -73,7 +96,8 @@ func repeats(axes []int) bool {
 }
 
 // Einsum sums products by Einstein's convention, such as "ij,jk->ik": letters name
-// axes, those missing after the arrow are summed over. (mlx_einsum)
+// axes, those missing after the arrow are summed over.
+// An empty array is an error. (mlx_einsum)
 func (s *Scope) Einsum(subscripts string, arrays ...Array) Array {
 	if !s.begin(opEinsum) {
 		return Array{}
@@ -81,6 +105,11 @@ func (s *Scope) Einsum(subscripts string, arrays ...Array) Array {
 	list, ok := s.handles(opEinsum, arrays)
 	if !ok {
 		return s.zeroInput(opEinsum, strconv.Quote(subscripts), arrays...)
+	}
+	for _, a := range arrays {
+		if s.isEmpty(a, opEinsum) {
+			return s.refuse(opEinsum, emptyText, strconv.Quote(subscripts), arrays...)
+		}
 	}
 	h := mlxc.Einsum(opEinsum.fn(), subscripts, list, s.stream)
 	if h <= mlxc.OffWorker {

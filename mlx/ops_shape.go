@@ -149,6 +149,17 @@ func (s *Scope) spread(o op, out []mlxc.Handle, n int, text func() string, a Arr
 
 // Repeat repeats each element n times along an axis. (mlx_repeat_axis)
 func (s *Scope) Repeat(a Array, n, axis int) Array {
+	if i, ok := a.peek(s, opRepeat, 1); ok && n > 1 && fits(n) {
+		shape := lengths(i)
+		for k := range shape {
+			if k == axis || k-len(shape) == axis {
+				shape[k] *= n
+			}
+		}
+		if msg := grows(shape...); msg != "" {
+			return s.stop(opRepeat, msg, func() string { return args2("times", n, "axis", axis) }, a)
+		}
+	}
 	return s.withInt2(opRepeat, a, n, axis, "times", "axis")
 }
 

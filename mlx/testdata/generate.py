@@ -644,6 +644,18 @@ for dt in FLOATS[:2] + ["bfloat16"]:
         qs = O(W=stack[0], Scales=stack[1], Biases=stack[2] if len(stack) > 2 else None, Options=o)
         pick = A(mx.array([1, 0], dtype=mx.uint32))
         case("GatherQMM", lambda x, q, t, i: mx.gather_qmm(x, *[v.value for v in stack], rhs_indices=pick.value, transpose=t, **kw), values(dt, (2, 1, 64), 4), qs, True, O(RHS=pick))
+short = O(W=A(mx.zeros((4, 8), dtype=mx.uint32)), Scales=A(mx.ones((3, 1))), Biases=A(mx.ones((3, 1))))  # MLX reads on behind the scales
+refused("QuantizedMatMul", values("float32", (2, 64)), short, True)
+refused("Dequantize", short, mx.float32)
+refused("GatherQMM", values("float32", (2, 64)), short, True, O())
+big = 2**31 - 1
+refused("Tile", small("float32"), big, big, big)
+refused("Repeat", small("float32"), big, 0)
+refused("Pad", small("float32"), O(Low=[big, 0]))
+refused("FFTN", small("float32"), [big, big], [0, 1], 0)
+refused("IRFFTN", values("float32", (1, 4, 2)), [big, big, 3], [], 0)
+refused("Tri", big, big, -1, mx.int16)
+refused("Einsum", "...i->...", values("float32", (3, 0)))
 refused("Quantize", values("float32", (0, 64)), O())
 refused("Quantize", values("float32", (2, 64)), O(Bits=7))
 refused("Quantize", values("float32", (2, 64)), O(Mode=1, Bits=8))
