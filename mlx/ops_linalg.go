@@ -8,7 +8,7 @@ import (
 )
 
 // Decompositions work on matrices in the last two axes, of type Float32 or Float64,
-// and run on CPUs only: on a GPU they fail. An empty array is an error. Those that find
+// and run on CPUs only: on a GPU they fail unless [Scope.On] gives them a stream of the CPU. An empty array is an error. Those that find
 // eigenvalues or singular values evaluate their input first and refuse NaN and infinities,
 // over which LAPACK ends the process.
 
