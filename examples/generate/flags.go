@@ -74,6 +74,12 @@ func parse(ctx context.Context, args []string, stdin io.Reader, stderr io.Writer
 		return err
 	})
 	flags.BoolVar(&raw, "raw", false, "use the prompt as it stands, without the chat template")
+	sampling := &o.request.Sampling
+	flags.Float64Var(&sampling.Temperature, "temperature", 0, "draw tokens at this `temperature`, 0 takes the most probable one")
+	flags.IntVar(&sampling.TopK, "top-k", 0, "draw from the `number` of most probable tokens, 0 from all")
+	flags.Float64Var(&sampling.TopP, "top-p", 0, "draw from the most probable tokens that make up this `share`, 0 from all")
+	flags.Float64Var(&sampling.MinP, "min-p", 0, "draw from tokens that are this `share` as probable as the first, 0 from all")
+	flags.Uint64Var(&sampling.Seed, "seed", 0, "`number` that the draws depend on, 0 for a new one, which the statistics tell")
 	flags.IntVar(&o.request.MaxTokens, "max-tokens", 256, "`number` of tokens to generate at most, 0 for the model's whole context")
 	flags.BoolVar(&o.json, "json", false, "print one JSON object instead of the text")
 	flags.BoolVar(&o.compare, "compare", false, "generate once more without drafts and compare")
@@ -139,6 +145,11 @@ func check(o *options, rest []string, given map[string]bool, raw bool) error {
 	for _, pair := range exclusive {
 		if given[pair[0]] && given[pair[1]] {
 			return usagef("-%s and -%s exclude each other", pair[0], pair[1])
+		}
+	}
+	for _, name := range []string{"top-k", "top-p", "min-p", "seed"} {
+		if given[name] && o.request.Sampling.Temperature == 0 {
+			return usagef("-%s needs -temperature: without one the most probable token is taken", name)
 		}
 	}
 	prompt := given["prompt"] || given["prompt-file"] || given["prompt-ids"]

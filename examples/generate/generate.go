@@ -84,7 +84,7 @@ func generate(ctx context.Context, o *options, stdout, stderr io.Writer) (err er
 	if !o.compare {
 		return nil
 	}
-	o.request.NoDraft = true
+	o.request.NoDraft, o.request.Sampling.Seed = true, drafted.stats.Seed
 	plain, err := stream(ctx, session, o.request, io.Discard)
 	reportStats(stderr, plain.stats)
 	if err != nil {

@@ -62,6 +62,9 @@ func reportStats(w io.Writer, s dflash.Stats) {
 	case s.DraftOff != "":
 		way = "no drafts (" + s.DraftOff + ")"
 	}
+	if s.Seed != 0 {
+		way += fmt.Sprintf(", seed %d", s.Seed)
+	}
 	fmt.Fprintf(w, "%s: %d tokens, %.2f tokens per cycle, %.1f tok/s; prompt of %d tokens in %.0f ms\n",
 		way, s.CompletionTokens, s.TokensPerCycle(), s.TokensPerSecond(), s.PromptTokens, milliseconds(s.Prefill))
 }
