@@ -66,7 +66,7 @@ func TestWrongUsage(t *testing.T) {
 		args []string
 		want string
 	}{
-		"unknown flag":          {[]string{"-temperature", "1"}, "-temperature"},
+		"unknown flag":          {[]string{"-topics", "1"}, "-topics"},
 		"argument":              {[]string{"hello"}, `unexpected argument "hello"`},
 		"no number":             {[]string{"-max-tokens", "many"}, "max-tokens"},
 		"negative budget":       {[]string{"-max-tokens", "-1"}, "-max-tokens is -1"},
