@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -284,6 +286,9 @@ func agree(s *mlx.Scope, c goldenCase, got, want mlx.Array) error {
 	if f := loose[c.method]; f != 0 {
 		tolerance *= f
 	}
+	if s.Library().Device() == mlx.DeviceGPU {
+		tolerance = max(tolerance, 1e-3) // fast functions, and TF32 in products
+	}
 	ok, err := mlx.Item[bool](s.AllClose(got, want, tolerance, tolerance, true))
 	if err == nil {
 		err = s.Err()
@@ -335,14 +340,49 @@ func (g *goldens) check(lib *mlx.Library, c goldenCase) error {
 	return nil
 }
 
+// cpuOnly are operations that MLX has on CPUs only, and one that refuses more there than on GPUs.
+var cpuOnly = map[string]bool{
+	"Inv": true, "PInv": true, "TriInv": true, "Cholesky": true, "CholeskyInv": true, "Solve": true, "SolveTriangular": true, "Det": true, "SlogDet": true,
+	"QR": true, "Eig": true, "EigVals": true, "Eigh": true, "EigValsh": true, "LU": true, "LUFactor": true, "SVD": true, "SingularValues": true,
+	"NormNuclear": true, "MultivariateNormal": true, "GatherMM": true,
+}
+
+var references = regexp.MustCompile(`"a":(\d+)`)
+
+// onCPU says whether a case is for CPUs only: GPUs have no float64.
+func (g *goldens) onCPU(raw json.RawMessage, c goldenCase) bool {
+	if cpuOnly[c.method] || strings.Contains(string(raw), `"float64"`) {
+		return true
+	}
+	list := c.out
+	for _, m := range references.FindAllStringSubmatch(string(raw), -1) {
+		i, _ := strconv.Atoi(m[1])
+		list = append(list, i)
+	}
+	for _, i := range list {
+		for !strings.HasPrefix(string(g.Arrays[i]), `["`) { // a view
+			_, _ = fmt.Sscanf(string(g.Arrays[i]), "[%d", &i)
+		}
+		if strings.HasPrefix(string(g.Arrays[i]), `["float64"`) {
+			return true
+		}
+	}
+	return false
+}
+
 // Every operation gives what MLX's Python package gives, in every type, and refuses what it refuses.
 func TestGoldens(t *testing.T) {
 	g := loadGoldens(t)
 	lib := open(t)
 	failed := map[string]int{}
+	gpu, skipped := lib.Device() == mlx.DeviceGPU, 0
 	require.NoError(t, lib.Do(t.Context(), func(*mlx.Scope) error {
 		for i, raw := range g.Cases {
 			c := g.parse(t, raw)
+			if gpu && g.onCPU(raw, c) {
+				skipped++
+				continue
+			}
 			if err := g.check(lib, c); err != nil {
 				if failed[c.method]++; failed[c.method] <= 5 {
 					t.Errorf("case %d %s: %v", i, raw, err)
@@ -351,6 +391,7 @@ func TestGoldens(t *testing.T) {
 		}
 		return nil
 	}))
+	t.Logf("%d cases, %d of them for CPUs only and left out here", len(g.Cases), skipped)
 	if len(failed) > 0 {
 		t.Errorf("failures per method: %v", failed)
 	}
