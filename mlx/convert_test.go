@@ -1,6 +1,7 @@
 package mlx_test
 
 import (
+	"io"
 	"math"
 	"testing"
 
@@ -143,6 +144,28 @@ func TestDtype(t *testing.T) {
 				continue
 			}
 			require.Contains(t, s.Zeros(dt, 1).String(), "dtype="+dt.String()+")")
+		}
+	})
+}
+
+// Reading nothing: on CUDA some empty arrays have no memory at all.
+func TestReadEmptyResults(t *testing.T) {
+	do(t, func(s *mlx.Scope) {
+		for name, a := range map[string]mlx.Array{
+			"arange": s.Arange(2, 2, 1, mlx.Float32),
+			"matmul": s.MatMul(s.Zeros(mlx.Float32, 0, 3), s.Ones(mlx.Float32, 3, 2)),
+			"zeros":  s.Zeros(mlx.Float32, 0),
+		} {
+			v, err := mlx.ToSlice[float32](a)
+			require.NoError(t, err, name)
+			require.Empty(t, v)
+			require.NotNil(t, v)
+			v, err = mlx.ViewSlice[float32](a)
+			require.NoError(t, err, name)
+			require.Empty(t, v)
+			require.Contains(t, a.String(), "dtype=float32")
+			require.NoError(t, s.SaveNPYTo(io.Discard, a))
+			require.NoError(t, s.SaveSafetensorsTo(io.Discard, map[string]mlx.Array{"a": a}, nil))
 		}
 	})
 }

@@ -1,6 +1,9 @@
 package mlx_test
 
 import (
+	"bytes"
+	"log/slog"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -116,4 +119,57 @@ func TestKernelErrors(t *testing.T) {
 		old.Call(s, []mlx.Array{x}, launch(x, 1))
 		return nil
 	}), mlx.ErrClosed)
+}
+
+// A text that no compiler takes, with what printf would read as formats: on a GPU
+// one line of log, everywhere the fallback's result.
+func TestKernelThatDoesNotCompile(t *testing.T) {
+	lib := open(t)
+	var text bytes.Buffer
+	require.NoError(t, lib.Do(t.Context(), func(s *mlx.Scope) error {
+		spec := scaled()
+		spec.CUDA.Source = "int size = 3; y[0] = nothing %size %n;\n // %s%n\n"
+		spec.Metal = spec.CUDA
+		k := s.NewKernel(spec, slog.New(slog.NewTextHandler(&text, nil)))
+		onGPU := k.Backend() != "fallback"
+		require.Equal(t, lib.Device() == mlx.DeviceGPU, onGPU)
+		x := s.Ones(mlx.Float32, 2)
+		for range 2 {
+			out := k.Call(s, []mlx.Array{x}, launch(x, 5))
+			require.NoError(t, s.Err())
+			near(t, []float64{5, 5}, values(t, s, out[0]), "the fallback's result")
+		}
+		require.Equal(t, "fallback", k.Backend())
+		lines := 0
+		if onGPU {
+			lines = 1
+		}
+		require.Equal(t, lines, strings.Count(text.String(), "\n"), text.String())
+		t.Log(text.String())
+		return nil
+	}))
+}
+
+// A kernel whose result differs from the fallback's is found and given up.
+func TestKernelThatIsWrong(t *testing.T) {
+	lib := open(t)
+	err := lib.Do(t.Context(), func(s *mlx.Scope) error {
+		spec := scaled()
+		spec.CUDA.Source = "int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < N) y[i] = x[i];"
+		spec.Metal.Source = "uint i = thread_position_in_grid.x; y[i] = x[i];"
+		k := s.NewKernel(spec, nil)
+		onGPU := k.Backend() != "fallback"
+		x := s.Ones(mlx.Float32, 2)
+		err := k.SelfTest(s, []mlx.Array{x}, launch(x, 2), 1e-5)
+		if onGPU {
+			require.ErrorContains(t, err, "element 0 of [2] is 1, the fallback has 2")
+			require.Equal(t, "fallback", k.Backend())
+		}
+		return err
+	})
+	if lib.Device() == mlx.DeviceGPU {
+		require.Error(t, err)
+	} else {
+		require.NoError(t, err)
+	}
 }

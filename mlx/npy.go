@@ -170,6 +170,17 @@ func (s *Scope) saveNPY(o op, args string, a Array, write func(data []byte) erro
 		s.zeroInput(o, args, a)
 		return s.Err()
 	}
+	if i := mlxc.Describe(x); i.Status == mlxc.OK && i.Size == 0 {
+		// MLX asks for the address of the data, which some empty arrays do not have on CUDA.
+		t := &Scope{lib: s.lib, stream: s.stream, device: s.device, name: s.name}
+		defer t.close(closedByClose)
+		e := t.Zeros(a.Dtype(), a.Shape()...)
+		if err := t.Err(); err != nil {
+			s.Fail(err)
+			return s.Err()
+		}
+		x = e.handle(o, 1)
+	}
 	data, status := mlxc.SaveNPY(x)
 	switch status {
 	case mlxc.OffThread:

@@ -314,6 +314,10 @@ const void *gf_view(gf_h a, int *status) {
   ENTER(NULL);
   *status = -1;
   bool row = false;
+  if (p_mlx_array_size(A(a)) == 0) {  // as in gf_read
+    *status = p_mlx_array_eval(A(a)) == 0 ? 0 : -1;
+    return NULL;
+  }
   if (p_mlx_array_eval(A(a)) != 0 || p__mlx_array_is_row_contiguous(&row, A(a)) != 0) return NULL;
   *status = 0;
   return row ? p_mlx_array_data_uint8(A(a)) : NULL;
