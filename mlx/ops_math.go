@@ -95,10 +95,10 @@ func (s *Scope) Remainder(a, b Array) Array { return s.divide(opRemainder, a, b)
 
 // divide calls MLX directly where it can. On the CPU MLX divides integers by the
 // processor's instruction, which ends the process for a divisor of 0, and for
-// the smallest number divided by -1; these divisors are replaced and their
-// results filled in.
+// the smallest number divided by -1; GPUs give what they give. These divisors are
+// replaced and their results filled in.
 func (s *Scope) divide(o op, a, b Array) Array {
-	if s.device != DeviceCPU || !s.begin(o) || !a.Valid() || !b.Valid() || !mlxc.OnWorker() ||
+	if !s.begin(o) || !a.Valid() || !b.Valid() || !mlxc.OnWorker() ||
 		!a.Dtype().isWhole() || !b.Dtype().isWhole() {
 		return s.binary(o, a, b)
 	}
