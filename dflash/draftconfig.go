@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/godflash/godflash/internal/rope"
 	"github.com/godflash/godflash/qwen"
 )
 
@@ -26,6 +27,10 @@ type DraftConfig struct {
 	VocabSize         int
 	RMSNormEps        float32
 	RopeTheta         float32
+	// RopeScaling is a short name of how positions are scaled, such as "yarn,
+	// factor 4", empty for not at all. MaxPositionEmbeddings is what it makes.
+	RopeScaling string
+	yarn        *rope.YaRN
 
 	// MaxPositionEmbeddings is the number of positions that the drafter knows;
 	// past it generation goes on without drafting.
@@ -77,13 +82,13 @@ type rawDraftConfig struct {
 	HiddenAct             string   `json:"hidden_act"`
 	AttentionBias         bool     `json:"attention_bias"`
 
-	RopeTheta           *float64        `json:"rope_theta"`
-	RopeScaling         *ropeParameters `json:"rope_scaling"`
-	RopeParameters      *ropeParameters `json:"rope_parameters"`
-	RopeInterleaved     bool            `json:"rope_interleaved"`
-	RopeNeox            *bool           `json:"rope_is_neox_style"`
-	PartialRotaryFactor *float64        `json:"partial_rotary_factor"`
-	UseSWA              bool            `json:"use_swa"`
+	RopeTheta           *float64         `json:"rope_theta"`
+	RopeScaling         *rope.Parameters `json:"rope_scaling"`
+	RopeParameters      *rope.Parameters `json:"rope_parameters"`
+	RopeInterleaved     bool             `json:"rope_interleaved"`
+	RopeNeox            *bool            `json:"rope_is_neox_style"`
+	PartialRotaryFactor *float64         `json:"partial_rotary_factor"`
+	UseSWA              bool             `json:"use_swa"`
 
 	BlockSize       *int     `json:"block_size"`
 	NumTargetLayers *int     `json:"num_target_layers"`
@@ -105,33 +110,6 @@ type rawDraftConfig struct {
 		SelectorRank        *int     `json:"selector_rank"`
 		ConvKernelSize      *int     `json:"conv_kernel_size"`
 	} `json:"dflash_config"`
-}
-
-type ropeParameters struct {
-	RopeTheta           *float64 `json:"rope_theta"`
-	RopeType            string   `json:"rope_type"`
-	Type                string   `json:"type"`
-	Factor              *float64 `json:"factor"`
-	PartialRotaryFactor *float64 `json:"partial_rotary_factor"`
-}
-
-// refuse names whatever is not the plain rotation of whole heads.
-func (r *ropeParameters) refuse(field string) error {
-	if r == nil {
-		return nil
-	}
-	for _, kind := range []struct{ key, value string }{{"rope_type", r.RopeType}, {"type", r.Type}} {
-		if kind.value != "" && kind.value != "default" {
-			return fmt.Errorf("%w: %s.%s is %q, only \"default\" is run", ErrUnsupported, field, kind.key, kind.value)
-		}
-	}
-	if r.Factor != nil && *r.Factor != 1 {
-		return fmt.Errorf("%w: %s.factor is %g, positions are not scaled", ErrUnsupported, field, *r.Factor)
-	}
-	if r.PartialRotaryFactor != nil && *r.PartialRotaryFactor != 1 {
-		return fmt.Errorf("%w: %s.partial_rotary_factor is %g, drafters rotate whole heads", ErrUnsupported, field, *r.PartialRotaryFactor)
-	}
-	return nil
 }
 
 // draftArchitecture is the architecture that this package runs.
@@ -219,7 +197,7 @@ func (r *rawDraftConfig) resolve() (*DraftConfig, error) {
 		c.RMSNormEps = float32(*r.RMSNormEps)
 	}
 	theta := r.RopeTheta
-	for _, p := range []*ropeParameters{r.RopeScaling, r.RopeParameters} {
+	for _, p := range []*rope.Parameters{r.RopeScaling, r.RopeParameters} {
 		if p != nil && p.RopeTheta != nil {
 			theta = p.RopeTheta
 		}
@@ -228,6 +206,9 @@ func (r *rawDraftConfig) resolve() (*DraftConfig, error) {
 		missing = append(missing, "rope_theta")
 	} else {
 		c.RopeTheta = float32(*theta)
+	}
+	if err := r.scaleRope(c); err != nil {
+		return nil, err
 	}
 	if len(missing) > 0 {
 		return nil, fmt.Errorf("%w: missing %s", ErrConfig, strings.Join(missing, ", "))
@@ -281,10 +262,32 @@ func (r *rawDraftConfig) refuse() error {
 	case d.SelectorRank != nil || d.ConvKernelSize != nil:
 		return fmt.Errorf("%w: a DFlash 2 head (selector_rank or conv_kernel_size) under the name %s", ErrUnsupported, draftArchitecture)
 	}
-	if err := r.RopeParameters.refuse("rope_parameters"); err != nil {
-		return err
+	for _, p := range []struct {
+		field string
+		value *rope.Parameters
+	}{{"rope_scaling", r.RopeScaling}, {"rope_parameters", r.RopeParameters}} {
+		if p.value != nil && scale(p.value.PartialRotaryFactor, 1) {
+			return fmt.Errorf("%w: %s.partial_rotary_factor is %g, drafters rotate whole heads", ErrUnsupported, p.field, *p.value.PartialRotaryFactor)
+		}
 	}
-	return r.RopeScaling.refuse("rope_scaling")
+	return nil
+}
+
+// scaleRope reads the scaling of positions, which lengthens the context.
+func (r *rawDraftConfig) scaleRope(c *DraftConfig) error {
+	y, wrong := rope.Scaling(r.RopeScaling, r.RopeParameters)
+	switch {
+	case wrong != nil && wrong.Unsupported:
+		return fmt.Errorf("%w: %w", ErrUnsupported, wrong)
+	case wrong != nil:
+		return fmt.Errorf("%w: %w", ErrConfig, wrong)
+	case y != nil && c.RopeTheta <= 1:
+		return fmt.Errorf("%w: rope_theta is %g, positions scaled by yarn need more than 1", ErrConfig, c.RopeTheta)
+	case y != nil:
+		c.yarn, c.RopeScaling = y, y.String()
+		c.MaxPositionEmbeddings = max(c.MaxPositionEmbeddings, y.Positions())
+	}
+	return nil
 }
 
 // says is false for a field that is absent, null or an empty object.

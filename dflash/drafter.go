@@ -38,6 +38,7 @@ type draftLayer struct {
 	q, k, v, o          nn.Linear
 	qNorm, kNorm        nn.RMSNorm
 	mlp                 nn.SwiGLU
+	rope                mlx.RoPEOptions
 	window              nn.Window
 }
 
@@ -149,8 +150,8 @@ func (d *Drafter) read(ctx context.Context, s *mlx.Scope, ck *safetensors.Checkp
 	d.layers = make([]draftLayer, c.NumHiddenLayers)
 	for i := range d.layers {
 		p := fmt.Sprintf("layers.%d.", i)
-		err := r.Part(ctx, d.weights, func(r *weights.Reader, _ *mlx.Scope) func(func(*mlx.Array)) {
-			d.layers[i] = newDraftLayer(r, c, i, p)
+		err := r.Part(ctx, d.weights, func(r *weights.Reader, s *mlx.Scope) func(func(*mlx.Array)) {
+			d.layers[i] = newDraftLayer(r, s, c, i, p)
 			return d.layers[i].each
 		})
 		if err != nil {
@@ -161,7 +162,7 @@ func (d *Drafter) read(ctx context.Context, s *mlx.Scope, ck *safetensors.Checkp
 	return nil
 }
 
-func newDraftLayer(r *weights.Reader, c *DraftConfig, i int, p string) draftLayer {
+func newDraftLayer(r *weights.Reader, s *mlx.Scope, c *DraftConfig, i int, p string) draftLayer {
 	norm := func(name string) nn.RMSNorm { return r.Norm(p+name, c.RMSNormEps, 0) }
 	l := draftLayer{
 		inputNorm: norm("input_layernorm"), postNorm: norm("post_attention_layernorm"),
@@ -171,6 +172,7 @@ func newDraftLayer(r *weights.Reader, c *DraftConfig, i int, p string) draftLaye
 		mlp:    r.SwiGLU(p + "mlp"),
 		window: nn.Window{Causal: c.causal(i)},
 	}
+	l.rope = nn.Rotation(s, c.HeadDim, c.RopeTheta, c.yarn, &l.qNorm, &l.kNorm)
 	if c.LayerTypes[i] == SlidingAttention {
 		l.window.Size = c.SlidingWindow
 	}
@@ -185,6 +187,7 @@ func (l *draftLayer) each(f func(*mlx.Array)) {
 		p.Each(f)
 	}
 	l.mlp.Each(f)
+	f(&l.rope.Freqs)
 }
 
 // Config describes the drafter. Treat it as read-only.
@@ -289,7 +292,7 @@ func (d *Drafter) append(s *mlx.Scope, c *DraftContext, tapped []mlx.Array, n nn
 	for i := range d.layers {
 		l := &d.layers[i]
 		k, v := l.keysValues(s, d.cfg, f)
-		c.kv[i].Write(s, c.at.RoPE(s, k, d.rope()), v, c.at, l.keep(c.low))
+		c.kv[i].Write(s, c.at.RoPE(s, k, l.rope), v, c.at, l.keep(c.low))
 	}
 	after := c.at.Advance(s, n)
 	if err := s.Err(); err != nil {
@@ -325,7 +328,7 @@ func (d *Drafter) Propose(s *mlx.Scope, c *DraftContext, block mlx.Array) mlx.Ar
 	}
 	x := s.AsType(block, d.dtype)
 	for i := range d.layers {
-		x = d.layers[i].forward(s, d.cfg, x, c.kv[i], c.at, c.low, d.rope())
+		x = d.layers[i].forward(s, d.cfg, x, c.kv[i], c.at, c.low)
 	}
 	x = d.norm.Forward(s, s.SliceAxis(x, 1, 1, b))
 	for _, kv := range c.kv {
@@ -338,10 +341,6 @@ func (d *Drafter) Propose(s *mlx.Scope, c *DraftContext, block mlx.Array) mlx.Ar
 		}
 	}
 	return x
-}
-
-func (d *Drafter) rope() mlx.RoPEOptions {
-	return mlx.RoPEOptions{Dims: d.cfg.HeadDim, Base: d.cfg.RopeTheta}
 }
 
 // keep is the lowest position that a layer still needs when low is a position
@@ -361,16 +360,16 @@ func (l *draftLayer) keysValues(s *mlx.Scope, c *DraftConfig, x mlx.Array) (k, v
 	return s.SwapAxes(k, 1, 2), s.SwapAxes(v, 1, 2)
 }
 
-func (l *draftLayer) forward(s *mlx.Scope, c *DraftConfig, x mlx.Array, kv *nn.KV, p nn.Position, low int, rope mlx.RoPEOptions) mlx.Array {
+func (l *draftLayer) forward(s *mlx.Scope, c *DraftConfig, x mlx.Array, kv *nn.KV, p nn.Position, low int) mlx.Array {
 	if s.Err() != nil {
 		return mlx.Array{}
 	}
 	t := x.Dim(1)
 	h := l.inputNorm.Forward(s, x)
 	q := l.qNorm.Forward(s, s.Reshape(l.q.Forward(s, h), 1, t, c.NumAttentionHeads, c.HeadDim))
-	q = p.RoPE(s, s.SwapAxes(q, 1, 2), rope)
+	q = p.RoPE(s, s.SwapAxes(q, 1, 2), l.rope)
 	k, v := l.keysValues(s, c, h)
-	keys, values := kv.Write(s, p.RoPE(s, k, rope), v, p, l.keep(low))
+	keys, values := kv.Write(s, p.RoPE(s, k, l.rope), v, p, l.keep(low))
 	y := kv.Attend(s, q, keys, values, p, l.window, nn.AttentionScale(c.HeadDim))
 	x = s.Add(x, l.o.Forward(s, s.Reshape(s.SwapAxes(y, 1, 2), 1, t, c.NumAttentionHeads*c.HeadDim)))
 	return s.Add(x, l.mlp.Forward(s, l.postNorm.Forward(s, x)))

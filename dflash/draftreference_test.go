@@ -23,6 +23,9 @@ type naive struct {
 	w   map[string][]float64
 	// keys and values of the context, per layer and position.
 	keys, values [][][]float64
+	// Of scaled positions; nil for cfg.RopeTheta's.
+	frequencies []float64
+	magnitude   float64
 }
 
 func newNaive(t testing.TB, dir string) *naive {
@@ -81,7 +84,12 @@ func (n *naive) rotate(x []float64, p int) []float64 {
 	y := make([]float64, len(x))
 	for at := 0; at < len(x); at += d {
 		for i := range d / 2 {
-			sin, cos := math.Sincos(float64(p) * math.Pow(float64(n.cfg.RopeTheta), -2*float64(i)/float64(d)))
+			frequency, magnitude := math.Pow(float64(n.cfg.RopeTheta), -2*float64(i)/float64(d)), 1.0
+			if n.frequencies != nil {
+				frequency, magnitude = n.frequencies[i], n.magnitude
+			}
+			sin, cos := math.Sincos(float64(p) * frequency)
+			sin, cos = magnitude*sin, magnitude*cos
 			a, b := x[at+i], x[at+d/2+i]
 			y[at+i], y[at+d/2+i] = a*cos-b*sin, b*cos+a*sin
 		}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/godflash/godflash/internal/rope"
 	"github.com/godflash/godflash/internal/weights"
 )
 
@@ -50,6 +51,10 @@ type Config struct {
 
 	RopeTheta           float32
 	PartialRotaryFactor float32
+	// RopeScaling is a short name of how positions are scaled, such as "yarn,
+	// factor 4", empty for not at all. MaxPositionEmbeddings is what it makes.
+	RopeScaling string
+	yarn        *rope.YaRN
 
 	// LayerTypes has one of FullAttention and LinearAttention per layer.
 	LayerTypes []string
@@ -112,10 +117,10 @@ type rawConfig struct {
 	AttnOutputGate        *bool    `json:"attn_output_gate"`
 	UseSlidingWindow      bool     `json:"use_sliding_window"`
 
-	RopeTheta           *float64        `json:"rope_theta"`
-	RopeScaling         *ropeParameters `json:"rope_scaling"`
-	RopeParameters      *ropeParameters `json:"rope_parameters"`
-	PartialRotaryFactor *float64        `json:"partial_rotary_factor"`
+	RopeTheta           *float64         `json:"rope_theta"`
+	RopeScaling         *rope.Parameters `json:"rope_scaling"`
+	RopeParameters      *rope.Parameters `json:"rope_parameters"`
+	PartialRotaryFactor *float64         `json:"partial_rotary_factor"`
 
 	LayerTypes            []string `json:"layer_types"`
 	FullAttentionInterval *int     `json:"full_attention_interval"`
@@ -140,30 +145,6 @@ type rawConfig struct {
 	DFlashConfig       json.RawMessage `json:"dflash_config"`
 
 	TextConfig *rawConfig `json:"text_config"`
-}
-
-type ropeParameters struct {
-	RopeTheta           *float64 `json:"rope_theta"`
-	RopeType            string   `json:"rope_type"`
-	Type                string   `json:"type"`
-	Factor              *float64 `json:"factor"`
-	PartialRotaryFactor *float64 `json:"partial_rotary_factor"`
-}
-
-// refuse names whatever scales positions, under both spellings of the type.
-func (r *ropeParameters) refuse(field string) error {
-	if r == nil {
-		return nil
-	}
-	for _, kind := range []struct{ key, value string }{{"rope_type", r.RopeType}, {"type", r.Type}} {
-		if kind.value != "" && kind.value != "default" {
-			return fmt.Errorf("%w: %s.%s is %q, only \"default\" is run", ErrUnsupported, field, kind.key, kind.value)
-		}
-	}
-	if r.Factor != nil && *r.Factor != 1 {
-		return fmt.Errorf("%w: %s.factor is %g, positions are not scaled", ErrUnsupported, field, *r.Factor)
-	}
-	return nil
 }
 
 // tokenIDs reads a scalar, a list or null.
@@ -322,6 +303,9 @@ func (r *rawConfig) resolve() (*Config, error) {
 		}
 		c.HeadDim = c.HiddenSize / c.NumAttentionHeads
 	}
+	if err := t.scaleRope(c); err != nil {
+		return nil, err
+	}
 	t.feedForward(c, need)
 	if c.hybrid() {
 		c.LinearConvKernelDim = need("linear_conv_kernel_dim", t.LinearConvKernelDim)
@@ -357,10 +341,7 @@ func (t *rawConfig) refuse() error {
 	case t.AttnOutputGate != nil && !*t.AttnOutputGate && strings.HasPrefix(t.ModelType, "qwen3_5"):
 		return fmt.Errorf("%w: attn_output_gate is false in a %s model", ErrUnsupported, t.ModelType)
 	}
-	if err := t.RopeParameters.refuse("rope_parameters"); err != nil {
-		return err
-	}
-	return t.RopeScaling.refuse("rope_scaling")
+	return nil
 }
 
 // says is false for a field that is absent, null or an empty object: those say
@@ -377,7 +358,7 @@ func says(value json.RawMessage) bool {
 // the top, or in rope_parameters, which wins.
 func (r *rawConfig) rope() (theta, partial *float64) {
 	theta, partial = r.RopeTheta, r.PartialRotaryFactor
-	for _, p := range []*ropeParameters{r.RopeScaling, r.RopeParameters} {
+	for _, p := range []*rope.Parameters{r.RopeScaling, r.RopeParameters} {
 		if p == nil {
 			continue
 		}
@@ -389,6 +370,23 @@ func (r *rawConfig) rope() (theta, partial *float64) {
 		}
 	}
 	return theta, partial
+}
+
+// scaleRope reads the scaling of positions, which lengthens the context.
+func (t *rawConfig) scaleRope(c *Config) error {
+	y, wrong := rope.Scaling(t.RopeScaling, t.RopeParameters)
+	switch {
+	case wrong != nil && wrong.Unsupported:
+		return fmt.Errorf("%w: %w", ErrUnsupported, wrong)
+	case wrong != nil:
+		return fmt.Errorf("%w: %w", ErrConfig, wrong)
+	case y != nil && c.RopeTheta <= 1:
+		return fmt.Errorf("%w: rope_theta is %g, positions scaled by yarn need more than 1", ErrConfig, c.RopeTheta)
+	case y != nil:
+		c.yarn, c.RopeScaling = y, y.String()
+		c.MaxPositionEmbeddings = max(c.MaxPositionEmbeddings, y.Positions())
+	}
+	return nil
 }
 
 // maxSize bounds every size in a configuration, so that products of a few of

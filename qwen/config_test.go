@@ -142,6 +142,10 @@ func TestConfigDialects(t *testing.T) {
 		"theta at the top": {config: with(denseConfig(), object{"rope_parameters": nil, "rope_theta": 5e5, "rope_scaling": null}), check: func(t *testing.T, c *qwen.Config) {
 			require.EqualValues(t, 5e5, c.RopeTheta)
 		}},
+		"yarn lengthens": {config: with(denseConfig(), object{"rope_parameters": object{"rope_theta": 1e6}, "rope_scaling": object{"type": "yarn", "factor": 4, "original_max_position_embeddings": 1024}}), check: func(t *testing.T, c *qwen.Config) {
+			require.Equal(t, "yarn, factor 4", c.RopeScaling)
+			require.Equal(t, 4096, c.MaxPositionEmbeddings)
+		}},
 		"theta in rope_scaling": {config: with(denseConfig(), object{"rope_parameters": nil, "rope_scaling": object{"type": "default", "rope_theta": 4e5}}), check: func(t *testing.T, c *qwen.Config) {
 			require.EqualValues(t, 4e5, c.RopeTheta)
 		}},
@@ -226,9 +230,11 @@ func TestConfigRefusals(t *testing.T) {
 		"attention_bias":              {dense(object{"attention_bias": true}), qwen.ErrUnsupported, []string{"attention_bias is true"}},
 		"activation":                  {dense(object{"hidden_act": "gelu"}), qwen.ErrUnsupported, []string{"hidden_act", "gelu"}},
 		"ungated attention":           {hybrid(object{"attn_output_gate": false}), qwen.ErrUnsupported, []string{"attn_output_gate is false"}},
-		"yarn":                        {dense(object{"rope_scaling": object{"rope_type": "yarn", "factor": 4.0}}), qwen.ErrUnsupported, []string{"rope_scaling.rope_type", "yarn"}},
-		"yarn by its older name":      {dense(object{"rope_scaling": object{"type": "yarn"}}), qwen.ErrUnsupported, []string{"rope_scaling.type", "yarn"}},
-		"yarn in rope_parameters":     {dense(object{"rope_parameters": object{"rope_theta": 1e6, "rope_type": "yarn"}}), qwen.ErrUnsupported, []string{"rope_parameters.rope_type", "yarn"}},
+		"yarn":                        {dense(object{"rope_scaling": object{"rope_type": "yarn", "factor": 4.0}}), qwen.ErrConfig, []string{"rope_scaling", "yarn"}},
+		"yarn by its older name":      {dense(object{"rope_scaling": object{"type": "yarn"}}), qwen.ErrConfig, []string{"rope_scaling", "yarn"}},
+		"yarn without a base":         {dense(object{"rope_parameters": object{"rope_theta": 1, "rope_type": "yarn", "factor": 4, "original_max_position_embeddings": 64}}), qwen.ErrConfig, []string{"rope_theta is 1"}},
+		"another scaling":             {dense(object{"rope_scaling": object{"rope_type": "longrope", "factor": 4}}), qwen.ErrUnsupported, []string{"rope_scaling.rope_type", "longrope"}},
+		"yarn in rope_parameters":     {dense(object{"rope_parameters": object{"rope_theta": 1e6, "rope_type": "yarn"}}), qwen.ErrConfig, []string{"rope_parameters", "yarn"}},
 		"two types that differ":       {dense(object{"rope_scaling": object{"rope_type": "default", "type": "linear"}}), qwen.ErrUnsupported, []string{"rope_scaling.type", "linear"}},
 		"a factor without a type":     {dense(object{"rope_scaling": object{"factor": 2}}), qwen.ErrUnsupported, []string{"rope_scaling.factor is 2"}},
 		"an unknown rope type":        {hybrid(object{"rope_parameters": object{"rope_theta": 1e6, "type": "spiral"}}), qwen.ErrUnsupported, []string{"spiral"}},

@@ -261,6 +261,7 @@ func (l *layer) each(f func(*mlx.Array)) {
 		}
 		a.qNorm.Each(f)
 		a.kNorm.Each(f)
+		f(&a.rope.Freqs)
 	}
 	if d := l.delta; d != nil {
 		for _, p := range []*nn.Linear{&d.inQKV, &d.inZ, &d.inB, &d.inA, &d.out} {
@@ -311,15 +312,16 @@ func (b *builder) layer(i int) layer {
 
 func (b *builder) attention(p string) *attention {
 	c := b.cfg
-	return &attention{
+	a := &attention{
 		q: b.r.Linear(p + "q_proj"), k: b.r.Linear(p + "k_proj"),
 		v: b.r.Linear(p + "v_proj"), o: b.r.Linear(p + "o_proj"),
 		qNorm: b.norm(p + "q_norm"), kNorm: b.norm(p + "k_norm"),
-		rope:  mlx.RoPEOptions{Dims: c.RotaryDim(), Base: c.RopeTheta},
 		gated: c.AttnOutputGate,
 		heads: c.NumAttentionHeads, kvHeads: c.NumKeyValueHeads, dim: c.HeadDim,
 		scale: nn.AttentionScale(c.HeadDim),
 	}
+	a.rope = nn.Rotation(b.s, c.RotaryDim(), c.RopeTheta, c.yarn, &a.qNorm, &a.kNorm)
+	return a
 }
 
 func (b *builder) delta(p string) *gatedDelta {

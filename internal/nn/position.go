@@ -1,6 +1,24 @@
 package nn
 
-import "github.com/godflash/godflash/mlx"
+import (
+	"github.com/godflash/godflash/internal/rope"
+	"github.com/godflash/godflash/mlx"
+)
+
+// Rotation is how the first dims features of a head's queries and keys rotate.
+// With a scaling it carries wavelengths, which live in s and are not evaluated
+// yet, and the scaling's magnitude goes into the weights of the norms that
+// queries and keys pass just before: what is multiplied before a rotation comes
+// out of it multiplied.
+func Rotation(s *mlx.Scope, dims int, theta float32, y *rope.YaRN, norms ...*RMSNorm) mlx.RoPEOptions {
+	if y == nil {
+		return mlx.RoPEOptions{Dims: dims, Base: theta}
+	}
+	for _, n := range norms {
+		n.Weight = s.Mul(n.Weight, mlx.FromSlice(s, y.Magnify(dims, n.Weight.Size())))
+	}
+	return mlx.RoPEOptions{Dims: dims, Freqs: mlx.FromSlice(s, y.Wavelengths(dims, float64(theta)))}
+}
 
 // Position says where a block of rows begins in a sequence. The host knows it
 // exactly when it has read every accepted count; while a cycle is still in

@@ -1,0 +1,54 @@
+package dflash_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/godflash/godflash/dflash"
+	"github.com/godflash/godflash/internal/fixture"
+)
+
+// A drafter under YaRN is the naive one that rotates by the frequencies and the
+// factor of Hugging Face's own function.
+func TestDraftYaRN(t *testing.T) {
+	data, err := os.ReadFile(filepath.Join("..", "internal", "rope", "testdata", "yarn.json"))
+	require.NoError(t, err)
+	var table struct {
+		Cases []struct {
+			Dims       int
+			Theta      float64
+			Parameters map[string]any
+			InvFreq    []float64 `json:"inv_freq"`
+			Attention  float64
+		}
+	}
+	require.NoError(t, json.Unmarshal(data, &table))
+	tried := 0
+	for _, c := range table.Cases {
+		if c.Dims != 16 {
+			continue // the fixture's heads
+		}
+		tried++
+		for _, types := range [][]string{{full, full}, {sliding, full}} {
+			spec := fixture.Rand(t, t.TempDir(), fixture.Options{Seed: 1})
+			dir := editDraft(t, spec, fixture.DraftOptions{Seed: 2, Taps: []int{0, 1, 3}}, func(_ tensorMap, config object) {
+				config["layer_types"], config["sliding_window"] = types, 8
+				config["rope_theta"], config["rope_scaling"] = c.Theta, c.Parameters
+			})
+			cfg, err := dflash.ReadDraftConfig(dir)
+			require.NoError(t, err)
+			require.Equal(t, "yarn, factor 8", cfg.RopeScaling)
+			u := newDuo(t, dir)
+			u.n.frequencies, u.n.magnitude = c.InvFreq, c.Attention
+			for _, size := range []int{1, 5, 16, 40} {
+				u.add(t, size, 0)
+				u.compare(t, 8)
+			}
+		}
+	}
+	require.Positive(t, tried)
+}
