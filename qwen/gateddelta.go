@@ -49,12 +49,14 @@ type deltaBlock struct {
 
 // deltaInput is the scan's input, one entry per row on axis 0, all float32.
 type deltaInput struct {
-	k, v    mlx.Array // [rows, value heads, 1, key dim], [rows, value heads, 1, value dim]
-	g, beta mlx.Array // [rows, value heads, 1, 1]
+	k     mlx.Array // [rows, value heads, 1, key dim]
+	betaK mlx.Array // k times β, of the same shape
+	betaV mlx.Array // v times β, [rows, value heads, 1, value dim]
+	g     mlx.Array // [rows, value heads, 1, 1]
 }
 
 func (b *deltaBlock) each(f func(*mlx.Array)) {
-	for _, a := range []*mlx.Array{&b.convIn, &b.after, &b.in.k, &b.in.v, &b.in.g, &b.in.beta} {
+	for _, a := range []*mlx.Array{&b.convIn, &b.after, &b.in.k, &b.in.betaK, &b.in.betaV, &b.in.g} {
 		f(a)
 	}
 }
@@ -78,11 +80,12 @@ func (l *gatedDelta) forward(s *mlx.Scope, x mlx.Array, r *recurrent) mlx.Array 
 	q, k = l.perValueHead(s, q), l.perValueHead(s, k)
 
 	a := s.Add(s.AsType(l.inA.Forward(s, x), mlx.Float32), l.dtBias)
+	beta := s.Reshape(s.AsType(s.Sigmoid(l.inB.Forward(s, x)), mlx.Float32), t, l.valueHeads, 1, 1)
 	in := deltaInput{
-		k:    k,
-		v:    s.Reshape(s.AsType(parts[2], mlx.Float32), t, l.valueHeads, 1, l.valueDim),
-		g:    s.Reshape(s.Exp(s.Mul(l.negA, s.Softplus(a))), t, l.valueHeads, 1, 1),
-		beta: s.Reshape(s.AsType(s.Sigmoid(l.inB.Forward(s, x)), mlx.Float32), t, l.valueHeads, 1, 1),
+		k:     k,
+		betaK: s.Mul(k, beta),
+		betaV: s.Mul(s.Reshape(s.AsType(parts[2], mlx.Float32), t, l.valueHeads, 1, l.valueDim), beta),
+		g:     s.Reshape(s.Exp(s.Mul(l.negA, s.Softplus(a))), t, l.valueHeads, 1, 1),
 	}
 	state := r.state
 	if !state.Valid() {
@@ -159,9 +162,9 @@ func (in deltaInput) split(s *mlx.Scope, t int) []deltaInput {
 		to   func(i int) *mlx.Array
 	}{
 		{in.k, func(i int) *mlx.Array { return &rows[i].k }},
-		{in.v, func(i int) *mlx.Array { return &rows[i].v }},
+		{in.betaK, func(i int) *mlx.Array { return &rows[i].betaK }},
+		{in.betaV, func(i int) *mlx.Array { return &rows[i].betaV }},
 		{in.g, func(i int) *mlx.Array { return &rows[i].g }},
-		{in.beta, func(i int) *mlx.Array { return &rows[i].beta }},
 	} {
 		pieces := s.Split(part.from, t, 0)
 		if len(pieces) != t {
@@ -174,11 +177,11 @@ func (in deltaInput) split(s *mlx.Scope, t int) []deltaInput {
 	return rows
 }
 
-// step is one row of the rule. Forward and replay share it, so a state
-// computed again has the same bits.
+// step is one row of the rule, with β multiplied in beforehand for all rows.
+// Forward and replay share it, so a state computed again has the same bits.
 func (in deltaInput) step(s *mlx.Scope, state mlx.Array) mlx.Array {
 	state = s.Mul(state, in.g)
-	delta := s.Mul(s.Sub(in.v, s.MatMul(in.k, state)), in.beta)
+	delta := s.AddMM(in.betaV, in.betaK, state, -1, 1) // βv − βk·S
 	return s.AddMM(state, s.SwapAxes(in.k, -1, -2), delta, 1, 1)
 }
 
@@ -210,8 +213,8 @@ func (r *recurrent) replay(s *mlx.Scope, n nn.Rows) mlx.Array {
 	in, state := r.block.in, r.state
 	if n.N < r.block.rows {
 		in = deltaInput{
-			k: s.SliceAxis(in.k, 0, 0, n.N), v: s.SliceAxis(in.v, 0, 0, n.N),
-			g: s.SliceAxis(in.g, 0, 0, n.N), beta: s.SliceAxis(in.beta, 0, 0, n.N),
+			k: s.SliceAxis(in.k, 0, 0, n.N), betaK: s.SliceAxis(in.betaK, 0, 0, n.N),
+			betaV: s.SliceAxis(in.betaV, 0, 0, n.N), g: s.SliceAxis(in.g, 0, 0, n.N),
 		}
 	}
 	for i, row := range in.split(s, n.N) {
