@@ -207,8 +207,9 @@ func (c *Config) deltaTensors(want map[string][]int, p string, raw bool) {
 
 func layerPrefix(i int) string { return "layers." + strconv.Itoa(i) + "." }
 
-// read builds the layers one by one: each is evaluated and its sources are
-// given back before the next, so the peak is one layer above the result.
+// read builds the head and the layers one by one: each is evaluated and its
+// sources are given back before the next, so the peak is one layer above the
+// result.
 func (m *Model) read(ctx context.Context, s *mlx.Scope, ck *checkpoint) error {
 	r, err := weights.Open(s, ck.Checkpoint, normName, ck.plan)
 	if err != nil {
@@ -219,19 +220,9 @@ func (m *Model) read(ctx context.Context, s *mlx.Scope, ck *checkpoint) error {
 	if ck.raw && m.cfg.hybrid() {
 		normOffset = 1
 	}
-	m.layers = make([]layer, m.cfg.NumHiddenLayers)
-	for i := range m.layers {
-		err := r.Part(ctx, m.weights, func(r *weights.Reader, s *mlx.Scope) func(func(*mlx.Array)) {
-			b := builder{cfg: m.cfg, ck: ck, r: r, s: s, normOffset: normOffset}
-			m.layers[i] = b.layer(i)
-			return m.layers[i].each
-		})
-		if err != nil {
-			return fmt.Errorf("layer %d: %w", i, err)
-		}
-		r.Release(layerPrefix(i))
-	}
-	return r.Part(ctx, m.weights, func(r *weights.Reader, s *mlx.Scope) func(func(*mlx.Array)) {
+	// The largest matrices come first: while they are widened and transposed
+	// little else is there.
+	err = r.Part(ctx, m.weights, func(r *weights.Reader, s *mlx.Scope) func(func(*mlx.Array)) {
 		m.norm = r.Norm("norm", m.cfg.RMSNormEps, normOffset)
 		if m.cfg.TieWordEmbeddings {
 			m.head = r.Linear("embed_tokens")
@@ -245,6 +236,25 @@ func (m *Model) read(ctx context.Context, s *mlx.Scope, ck *checkpoint) error {
 			m.table.Each(f)
 		}
 	})
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{"norm.", "embed_tokens.", "lm_head."} {
+		r.Release(name)
+	}
+	m.layers = make([]layer, m.cfg.NumHiddenLayers)
+	for i := range m.layers {
+		err := r.Part(ctx, m.weights, func(r *weights.Reader, s *mlx.Scope) func(func(*mlx.Array)) {
+			b := builder{cfg: m.cfg, ck: ck, r: r, s: s, normOffset: normOffset}
+			m.layers[i] = b.layer(i)
+			return m.layers[i].each
+		})
+		if err != nil {
+			return fmt.Errorf("layer %d: %w", i, err)
+		}
+		r.Release(layerPrefix(i))
+	}
+	return nil
 }
 
 func (l *layer) each(f func(*mlx.Array)) {
