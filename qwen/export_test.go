@@ -1,6 +1,12 @@
 package qwen
 
-import "github.com/godflash/godflash/internal/nn"
+import (
+	"log/slog"
+
+	"github.com/godflash/godflash/internal/nn"
+	"github.com/godflash/godflash/internal/weights"
+	"github.com/godflash/godflash/mlx"
+)
 
 // BreakLayer makes the layer fail after its mixer has written to the cache,
 // until restore is called.
@@ -8,4 +14,17 @@ func (m *Model) BreakLayer(i int) (restore func()) {
 	whole := m.layers[i].mlp
 	m.layers[i].mlp = nn.SwiGLU{}
 	return func() { m.layers[i].mlp = whole }
+}
+
+// Resident is what Load expects dir's weights to take on the CPU.
+func Resident(dir string) (int64, error) {
+	cfg, err := ReadConfig(dir)
+	if err != nil {
+		return 0, err
+	}
+	ck, err := openCheckpoint(dir, cfg, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return 0, err
+	}
+	return weights.Resident(ck.Checkpoint, mlx.DeviceCPU, normName, ck.plan, mlx.QuantizeOptions{}), nil
 }

@@ -169,3 +169,25 @@ func TestMemoryThatIsNotThere(t *testing.T) {
 	_, err = qwen.Load(t.Context(), closed, small, nil)
 	require.ErrorIs(t, err, mlx.ErrClosed)
 }
+
+// What is compared with the memory is what the weights then take.
+func TestMemoryExpected(t *testing.T) {
+	active := func() int64 {
+		require.NoError(t, lib.ClearCache(t.Context()))
+		m, err := lib.Memory(t.Context())
+		require.NoError(t, err)
+		return m.Active
+	}
+	for _, dir := range []string{"tiny-qwen3/target", "tiny-qwen3/target-mxfp4", "tiny-qwen3.5/target", "tiny-qwen3.5/target-4bit", "tiny-qwen3.5-moe/target", "tiny-qwen3.5-moe/target-4bit"} {
+		t.Run(dir, func(t *testing.T) {
+			dir = pairDir(filepath.FromSlash(dir))
+			want, err := qwen.Resident(dir)
+			require.NoError(t, err)
+			before := active()
+			m, err := qwen.Load(t.Context(), lib, dir, nil)
+			require.NoError(t, err)
+			defer m.Close()
+			require.InEpsilon(t, want, active()-before, 0.02)
+		})
+	}
+}
