@@ -52,3 +52,40 @@ func TestDraftYaRN(t *testing.T) {
 	}
 	require.Positive(t, tried)
 }
+
+// A pair under YaRN: the drafted text is the plain one, past the original
+// length, with the host's positions and with the device's.
+func TestPairYaRN(t *testing.T) {
+	scaled := func(part string) string {
+		dir, from := t.TempDir(), filepath.Join(pairDir("tiny-qwen3"), part)
+		require.NoError(t, os.CopyFS(dir, os.DirFS(from)))
+		path := filepath.Join(dir, "config.json")
+		data, err := os.ReadFile(path)
+		require.NoError(t, err)
+		config := object{}
+		require.NoError(t, json.Unmarshal(data, &config))
+		config["rope_parameters"] = object{"rope_type": "yarn", "rope_theta": 1e6, "factor": 4, "original_max_position_embeddings": 32}
+		delete(config, "rope_theta")
+		delete(config, "rope_scaling")
+		data, err = json.Marshal(config)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(path, data, 0o644))
+		return dir
+	}
+	target, draft := scaled("target"), scaled("draft")
+	prompt := make([]int, 40)
+	for i := range prompt {
+		prompt[i] = (i*37 + 11) % 4000
+	}
+	r := dflash.Request{IDs: prompt, MaxTokens: 80, IgnoreEOS: true}
+	want, _ := run(t, newSession(t, openDir(t, target, dflash.Options{NoDraft: true})), r)
+	other, _ := run(t, newSession(t, open(t, "tiny-qwen3", dflash.Options{NoDraft: true})), r)
+	require.NotEqual(t, other, want, "the scaling must be seen")
+	for _, pipelined := range []bool{false, true} {
+		s := newSession(t, openDir(t, target, dflash.Options{Draft: draft}))
+		s.SetPipelined(pipelined)
+		got, _ := run(t, s, r)
+		require.Equal(t, want, got)
+		require.Positive(t, s.Stats().Drafted)
+	}
+}
