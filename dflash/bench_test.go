@@ -1,0 +1,51 @@
+package dflash_test
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/godflash/godflash/dflash"
+)
+
+// BenchmarkGenerate decodes the reference prompts of each pair, plain and
+// drafted in turn, the prompts that the pair knows by heart apart from the
+// others. It reports the decode rates (first to last token, the prompt's pass
+// apart), their ratio and the tokens per cycle, and requires the same ids of
+// both. Take the median of several: -count 5.
+func BenchmarkGenerate(b *testing.B) {
+	for _, pair := range allPairs {
+		refs := references(b, pair)
+		for _, set := range []struct {
+			name    string
+			prompts []reference
+		}{{"known", refs[:9]}, {"unknown", refs[9:]}} {
+			b.Run(pair+"/"+set.name, func(b *testing.B) {
+				e := open(b, pair, dflash.Options{})
+				s := newSession(b, e)
+				var times [2]time.Duration
+				var tokens, cycles int
+				for b.Loop() {
+					for _, ref := range set.prompts {
+						var sums [2][32]byte
+						for i, noDraft := range []bool{true, false} {
+							ids, _ := run(b, s, dflash.Request{IDs: ref.Prompt, MaxTokens: 96, NoDraft: noDraft})
+							times[i] += s.Stats().Decode
+							sums[i] = sha256.Sum256(fmt.Append(nil, ids))
+						}
+						require.Equal(b, sums[0], sums[1])
+						tokens, cycles = tokens+s.Stats().CompletionTokens-1, cycles+s.Stats().Cycles
+					}
+				}
+				b.ReportMetric(0, "ns/op")
+				b.ReportMetric(float64(tokens)/times[0].Seconds(), "plain-tok/s")
+				b.ReportMetric(float64(tokens)/times[1].Seconds(), "drafted-tok/s")
+				b.ReportMetric(times[0].Seconds()/times[1].Seconds(), "ratio")
+				b.ReportMetric(float64(tokens)/float64(cycles), "tok/cycle")
+			})
+		}
+	}
+}
