@@ -4,10 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/godflash/godflash/internal/readfile"
 
 	"github.com/godflash/godflash/internal/rope"
 	"github.com/godflash/godflash/qwen"
@@ -119,16 +120,9 @@ const draftArchitecture = "DFlashDraftModel"
 // Errors wrap ErrConfig or ErrUnsupported and name the file and the field.
 func ReadDraftConfig(dir string) (*DraftConfig, error) {
 	path := filepath.Join(dir, "config.json")
-	info, err := os.Stat(path)
+	data, err := readfile.Regular(path, 8<<20)
 	if err != nil {
 		return nil, fmt.Errorf("%w: the drafter's folder needs config.json and *.safetensors: %w", ErrConfig, err)
-	}
-	if !info.Mode().IsRegular() || info.Size() > 8<<20 {
-		return nil, fmt.Errorf("%w: %s is no regular file of at most 8 MiB", ErrConfig, path)
-	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
 	}
 	var raw rawDraftConfig
 	if err := json.Unmarshal(data, &raw); err != nil {

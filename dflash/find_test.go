@@ -96,3 +96,64 @@ func TestOpenByName(t *testing.T) {
 	_, err = dflash.Open(t.Context(), "nobody/nothing", &o)
 	require.ErrorIs(t, err, dflash.ErrRequest)
 }
+
+// An entry draft or target is meant, whatever it is: what is wrong with it is an
+// error that names it, never a reason to decode without a drafter.
+func TestBrokenFolders(t *testing.T) {
+	link := func(t *testing.T, dir, name string) {
+		from, err := filepath.Abs(filepath.Join(pairDir("tiny-qwen3"), name))
+		require.NoError(t, err)
+		require.NoError(t, os.MkdirAll(filepath.Join(dir, name), 0o755))
+		entries, err := os.ReadDir(from)
+		require.NoError(t, err)
+		for _, f := range entries {
+			require.NoError(t, os.Symlink(filepath.Join(from, f.Name()), filepath.Join(dir, name, f.Name())))
+		}
+	}
+	for name, c := range map[string]struct {
+		damage func(t *testing.T, dir string)
+		says   string
+	}{
+		"drafter without config": {func(t *testing.T, dir string) {
+			require.NoError(t, os.Remove(filepath.Join(dir, "draft", "config.json")))
+		}, "draft/config.json"},
+		"drafter is a file": {func(t *testing.T, dir string) {
+			require.NoError(t, os.RemoveAll(filepath.Join(dir, "draft")))
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "draft"), nil, 0o644))
+		}, "draft/config.json"},
+		"drafter is a loop": {func(t *testing.T, dir string) {
+			require.NoError(t, os.RemoveAll(filepath.Join(dir, "draft")))
+			require.NoError(t, os.Symlink("draft", filepath.Join(dir, "draft")))
+		}, "draft"},
+		"target without config": {func(t *testing.T, dir string) {
+			require.NoError(t, os.Remove(filepath.Join(dir, "target", "config.json")))
+		}, "target"},
+		"target's config is a folder": {func(t *testing.T, dir string) {
+			require.NoError(t, os.Remove(filepath.Join(dir, "target", "config.json")))
+			require.NoError(t, os.Mkdir(filepath.Join(dir, "target", "config.json"), 0o755))
+		}, "target/config.json"},
+		"tokenizer is a folder": {func(t *testing.T, dir string) {
+			require.NoError(t, os.Remove(filepath.Join(dir, "target", "tokenizer.json")))
+			require.NoError(t, os.Mkdir(filepath.Join(dir, "target", "tokenizer.json"), 0o755))
+		}, "target/tokenizer.json"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			link(t, dir, "target")
+			link(t, dir, "draft")
+			c.damage(t, dir)
+			_, err := dflash.Open(t.Context(), dir, &dflash.Options{Library: lib})
+			require.ErrorContains(t, err, c.says)
+		})
+	}
+	t.Run("a template that says nothing", func(t *testing.T) {
+		dir := t.TempDir()
+		link(t, dir, "target")
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "target", "chat_template.jinja"), []byte("{{ '' }}"), 0o644))
+		s := newSession(t, openDir(t, dir, dflash.Options{}))
+		for _, err := range s.Generate(t.Context(), dflash.Request{Prompt: "hi"}) {
+			require.ErrorIs(t, err, dflash.ErrConfig)
+			require.ErrorContains(t, err, "chat template")
+		}
+	})
+}

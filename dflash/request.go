@@ -164,5 +164,8 @@ func (e *Engine) promptIDs(r *Request) ([]int, error) {
 			ids = append(ids, e.tok.Encode(segment.Text)...)
 		}
 	}
+	if len(ids) == 0 {
+		return nil, fmt.Errorf("%w: the chat template in %s makes nothing of the messages", ErrConfig, e.info.Dir)
+	}
 	return ids, nil
 }

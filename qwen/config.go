@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/godflash/godflash/internal/readfile"
+
 	"github.com/godflash/godflash/internal/rope"
 	"github.com/godflash/godflash/internal/weights"
 )
@@ -215,14 +217,11 @@ func ReadConfig(dir string) (*Config, error) {
 }
 
 func readSmall(path string) ([]byte, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
+	data, err := readfile.Regular(path, maxConfigBytes)
+	if errors.Is(err, readfile.ErrNotRegular) {
+		err = fmt.Errorf("%w: %w", ErrConfig, err)
 	}
-	if !info.Mode().IsRegular() || info.Size() > maxConfigBytes {
-		return nil, fmt.Errorf("%w: %s is no regular file of at most %d bytes", ErrConfig, path, maxConfigBytes)
-	}
-	return os.ReadFile(path)
+	return data, err
 }
 
 // isDrafter recognises the drafters of all vendors, which have a target's

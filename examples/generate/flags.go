@@ -7,10 +7,13 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/godflash/godflash/internal/readfile"
 
 	"github.com/godflash/godflash/dflash"
 	"github.com/godflash/godflash/internal/fixture"
@@ -98,6 +101,9 @@ func parse(ctx context.Context, args []string, stdin io.Reader, stderr io.Writer
 		value, ok := f.Value.(flag.Getter)
 		given[f.Name] = !ok || value.Get() != false // -no-draft=false is not given
 	})
+	if given["prompt-file"] && file == "" {
+		return nil, usagef("-prompt-file is empty")
+	}
 	if err := check(o, flags.Args(), given, raw); err != nil {
 		return nil, err
 	}
@@ -152,6 +158,16 @@ func check(o *options, rest []string, given map[string]bool, raw bool) error {
 			return usagef("-%s needs -temperature: without one the most probable token is taken", name)
 		}
 	}
+	sampling := o.request.Sampling
+	for _, r := range []struct {
+		name  string
+		value float64
+		most  float64
+	}{{"temperature", sampling.Temperature, 100}, {"top-p", sampling.TopP, 1}, {"min-p", sampling.MinP, 1}, {"top-k", float64(sampling.TopK), math.MaxInt32}} {
+		if !(r.value >= 0 && r.value <= r.most) {
+			return usagef("-%s is %g; it lies between 0 and %g", r.name, r.value, r.most)
+		}
+	}
 	prompt := given["prompt"] || given["prompt-file"] || given["prompt-ids"]
 	switch {
 	case given["model"] && o.model == "":
@@ -186,9 +202,12 @@ func parseIDs(s string) ([]int, error) {
 
 // readPrompt reads a whole file or standard input. A terminal may never end,
 // so the context is heard meanwhile.
+// maxPrompt is more than any context holds.
+const maxPrompt = 64 << 20
+
 func readPrompt(ctx context.Context, name string, stdin io.Reader) (string, error) {
 	if name != "-" {
-		text, err := os.ReadFile(name)
+		text, err := readfile.Regular(name, maxPrompt)
 		if err != nil {
 			return "", usagef("-prompt-file: %w", err)
 		}
@@ -200,11 +219,17 @@ func readPrompt(ctx context.Context, name string, stdin io.Reader) (string, erro
 	}
 	done := make(chan input, 1)
 	go func() {
-		text, err := io.ReadAll(stdin)
+		text, err := io.ReadAll(io.LimitReader(stdin, maxPrompt+1))
+		if err == nil && len(text) > maxPrompt {
+			err = fmt.Errorf("it is longer than %d bytes", maxPrompt)
+		}
 		done <- input{text, err}
 	}()
 	select {
 	case in := <-done:
+		if ctx.Err() != nil {
+			return "", ctx.Err() // Ctrl-C closes the other end of a pipe, too
+		}
 		if in.err != nil {
 			return "", fmt.Errorf("read the prompt from standard input: %w", in.err)
 		}

@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/godflash/godflash/dflash"
+	"github.com/godflash/godflash/qwen/chat"
 )
 
 // run is the program. It returns the exit status.
@@ -26,9 +27,13 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
 		fmt.Fprintln(stderr, "generate: interrupted")
 		return 130
+	case errors.Is(err, chat.ErrNoTemplate): // the model's lack, not a wrong flag
 	case errors.Is(err, errUsage), errors.Is(err, dflash.ErrRequest), errors.Is(err, dflash.ErrEmptyPrompt):
 		fmt.Fprintf(stderr, "generate: %v\nRun it with -h for its flags.\n", err)
 		return 2
+	}
+	if errors.Is(err, chat.ErrNoTemplate) {
+		err = errors.New("the model has no chat template: give the prompt with -raw, or as -prompt-ids")
 	}
 	fmt.Fprintf(stderr, "generate: %v\n", err)
 	return 1

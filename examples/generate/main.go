@@ -11,8 +11,8 @@
 //
 // The exit status is 0 when the text is complete, 1 on failure, 2 for wrong
 // usage and 130 after Ctrl-C, when what was generated so far has been written.
-// A reader of standard output that goes away ends the program without a word
-// and with 141, as it ends other programs in a pipe.
+// A reader of standard output that goes away ends the program with 141, as it
+// ends other programs in a pipe. (go run has its own status, 1, for all of these.)
 //
 // The library's use is in generate.go; flags.go turns the command line into
 // what the library is asked for, and report.go writes the results.

@@ -84,7 +84,7 @@ func Find(ctx context.Context, name string, o *Options) (Found, error) {
 		return Found{}, fmt.Errorf("model %q: %w", name, err)
 	}
 	f := Found{Target: root}
-	if target := filepath.Join(root.Dir, "target"); !isFile(root.Dir, "config.json") && isFile(target, "config.json") {
+	if target := filepath.Join(root.Dir, "target"); !exists(root.Dir, "config.json") && exists(target) {
 		f.Target.Dir = target
 	}
 	if err := r.draft(ctx, root, &f); err != nil {
@@ -229,7 +229,9 @@ func (r *resolver) draft(ctx context.Context, root Place, f *Found) error {
 		f.Draft, f.Asked, f.Why = p, true, "named by the caller"
 		return nil
 	}
-	if dir := filepath.Join(root.Dir, "draft"); isFile(dir, "config.json") {
+	// Whatever lies there under that name is meant: if it is no drafter, that is
+	// an error, not a reason to go on without one.
+	if dir := filepath.Join(root.Dir, "draft"); exists(dir) {
 		f.Draft, f.Asked, f.Why = Place{Dir: dir, Repo: root.Repo, Commit: root.Commit}, true, "the folder draft of the model"
 		return nil
 	}
@@ -272,7 +274,8 @@ func (r *resolver) draft(ctx context.Context, root Place, f *Found) error {
 	return nil
 }
 
-func isFile(dir, name string) bool {
-	info, err := os.Stat(filepath.Join(dir, name))
-	return err == nil && info.Mode().IsRegular()
+// exists says whether there is an entry of any kind, a broken link included.
+func exists(path ...string) bool {
+	_, err := os.Lstat(filepath.Join(path...))
+	return err == nil
 }

@@ -6,9 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/godflash/godflash/internal/readfile"
 )
 
 // Load reads the chat template of the model in dir: chat_template.jinja, else
@@ -30,7 +31,7 @@ func Load(dir string) (*Template, error) {
 	addSpecials(specials, config)
 
 	path := filepath.Join(dir, "chat_template.jinja")
-	text, err := os.ReadFile(path)
+	text, err := readfile.Regular(path, maxFile)
 	source := string(text)
 	if errors.Is(err, fs.ErrNotExist) {
 		path = filepath.Join(dir, "tokenizer_config.json")
@@ -48,9 +49,12 @@ func Load(dir string) (*Template, error) {
 	return t, nil
 }
 
+// maxFile bounds what is read whole.
+const maxFile = 32 << 20
+
 // readObject reads a JSON file; one that is not there is empty.
 func readObject(path string) (map[string]json.RawMessage, error) {
-	text, err := os.ReadFile(path)
+	text, err := readfile.Regular(path, maxFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	} else if err != nil {

@@ -231,7 +231,7 @@ func (c ToolCall) MarshalJSON() ([]byte, error) {
 // object splits a JSON object into its members.
 func object(data []byte) (map[string]json.RawMessage, error) {
 	if jsontext.Value(data).Kind() != jsontext.KindBeginObject {
-		return nil, fmt.Errorf("want a JSON object, not %.40s", data)
+		return nil, fmt.Errorf("want a JSON object, not %.40q", data)
 	}
 	var fields map[string]json.RawMessage
 	err := json.Unmarshal(data, &fields)

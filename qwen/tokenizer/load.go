@@ -9,12 +9,13 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"sync/atomic"
 	"unicode/utf8"
+
+	"github.com/godflash/godflash/internal/readfile"
 )
 
 // Load reads the tokenizer of a checkpoint's folder: tokenizer.json, and if they
@@ -22,7 +23,7 @@ import (
 // tokens) and special_tokens_map.json (the same names in older checkpoints).
 // Errors wrap [ErrMalformed], [ErrUnsupported] or the file system's error.
 func Load(dir string) (*Tokenizer, error) {
-	definition, err := os.ReadFile(filepath.Join(dir, "tokenizer.json"))
+	definition, err := readfile.Regular(filepath.Join(dir, "tokenizer.json"), maxFile)
 	if err != nil {
 		return nil, fmt.Errorf("tokenizer: %w", err)
 	}
@@ -41,8 +42,11 @@ func Load(dir string) (*Tokenizer, error) {
 	return t, nil
 }
 
+// maxFile bounds what is read whole; a vocabulary of 250,000 takes some 20 MB.
+const maxFile = 256 << 20
+
 func readOptional(dir, name string) ([]byte, error) {
-	data, err := os.ReadFile(filepath.Join(dir, name))
+	data, err := readfile.Regular(filepath.Join(dir, name), maxFile)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("tokenizer: %w", err)
 	}
