@@ -131,8 +131,8 @@ func candidates(o *Options) ([]candidate, error) {
 		path, err := dist.Library(b)
 		if err != nil { // not installed: say where it would be
 			dir, derr := dist.Dir(b)
-			if derr != nil {
-				continue
+			if derr != nil { // no HOME, as under cron: the list of places shall say so
+				dir = "(" + derr.Error() + ")"
 			}
 			path = filepath.Join(dir, "mlx", "lib", name)
 		}
