@@ -2,8 +2,10 @@ package mlx_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"io/fs"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -193,6 +195,68 @@ func TestGGUFErrors(t *testing.T) {
 	left, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	require.Empty(t, left)
+}
+
+// gguf makes a file of one tensor of two float32 that begins offset bytes into the
+// data, of which it has so many.
+func gguf(offset uint64, data int) []byte {
+	b := []byte("GGUF\x03\x00\x00\x00")
+	u64 := func(v uint64) { b = binary.LittleEndian.AppendUint64(b, v) }
+	u32 := func(v uint32) { b = binary.LittleEndian.AppendUint32(b, v) }
+	u64(1) // tensors
+	u64(0) // metadata
+	u64(1)
+	b = append(b, 'a')
+	u32(1) // dimensions
+	u64(2)
+	u32(0) // float32
+	u64(offset)
+	b = append(b, make([]byte, (32-len(b)%32)%32)...)
+	for range data {
+		b = append(b, byte(len(b)))
+	}
+	return b
+}
+
+// A tensor is read only where all of it lies in the file.
+func TestGGUFOffsets(t *testing.T) {
+	lib := open(t)
+	path := filepath.Join(t.TempDir(), "x.gguf")
+	for _, c := range []struct {
+		offset uint64
+		data   int
+		fine   bool
+	}{
+		{0, 8, true},
+		{0, 7, false},
+		{0, 0, false},
+		{32, 40, true},
+		{32, 39, false},
+		{32, 8, false},
+		{64, 8, false},
+		{1 << 20, 8, false},
+		{1 << 40, 8, false},
+		{4, 12, false}, // not aligned
+		{math.MaxInt64/16 - 31, 8, false},
+		{math.MaxUint64 - 31, 64, false},
+	} {
+		require.NoError(t, os.WriteFile(path, gguf(c.offset, c.data), 0o600))
+		err := lib.Do(t.Context(), func(s *mlx.Scope) error {
+			m, _, err := s.LoadGGUF(path)
+			if err == nil {
+				err = s.Eval(m["a"])
+			}
+			return err
+		})
+		if c.fine {
+			require.NoError(t, err, "%+v", c)
+			continue
+		}
+		require.Error(t, err, "%+v", c)
+		if c.offset < math.MaxInt64/16 {
+			require.ErrorContains(t, err, `tensor "a" lies outside the file`, "%+v", c)
+		}
+	}
 }
 
 // Damaged files of all kinds: an error or arrays, never the end of the process.

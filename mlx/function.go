@@ -18,7 +18,8 @@ import (
 // constants. It must not keep what it is given, nor Eval it inside
 // [Scope.Compile]. A panic in it, and the error of its scope, become the error of
 // the operation that called it. It must not call runtime.Goexit, which
-// testing's FailNow does: MLX's own frames lie below it.
+// testing's FailNow does: MLX's own frames lie below it and are left without
+// their clean-up, which loses memory, though later calls work.
 type Func func(s *Scope, in []Array) []Array
 
 var (
@@ -434,8 +435,8 @@ func (c *Compiled) Call(s *Scope, in ...Array) []Array {
 	if status != mlxc.OK {
 		s.failedCall(opCompiled, "", in)
 	}
-	if status != mlxc.OK || c.stale {
-		c.reset() // MLX would take a broken trace for a finished one
+	if c.stale {
+		c.reset()
 	}
 	if status != mlxc.OK {
 		return nil

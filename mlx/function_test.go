@@ -327,3 +327,53 @@ func TestFunctionsAreForgotten(t *testing.T) {
 	require.Positive(t, made)
 	require.Zero(t, found, "of %d Go values", made)
 }
+
+// A function of no inputs, and one that MLX refuses only after it returned as
+// its input is taken from outside too: what MLX recorded until then must not serve.
+func TestCompileAfterABrokenTrace(t *testing.T) {
+	lib := open(t)
+	keep := lib.NewScope("keep")
+	defer func() { require.NoError(t, keep.Close()) }()
+	fail := true
+	var outside mlx.Array
+	var none, one *mlx.Compiled
+	require.NoError(t, lib.Do(t.Context(), func(*mlx.Scope) error {
+		none = keep.Compile(func(s *mlx.Scope, _ []mlx.Array) []mlx.Array {
+			if fail {
+				panic("not yet")
+			}
+			return []mlx.Array{s.Full(3, mlx.Float32, 2)}
+		}, mlx.CompileOptions{})
+		one = keep.Compile(func(s *mlx.Scope, in []mlx.Array) []mlx.Array {
+			return []mlx.Array{s.Add(in[0], outside)}
+		}, mlx.CompileOptions{})
+		return nil
+	}))
+	call := func(c *mlx.Compiled) error {
+		return lib.Do(t.Context(), func(s *mlx.Scope) error {
+			outside = s.Full(2, mlx.Float32, 2)
+			var in []mlx.Array
+			switch {
+			case c == one && fail:
+				in = []mlx.Array{outside}
+			case c == one:
+				in = []mlx.Array{s.Ones(mlx.Float32, 2)}
+			}
+			out := c.Call(s, in...)
+			if err := s.Err(); err != nil {
+				return err
+			}
+			near(t, []float64{3, 3}, values(t, s, out[0]), "value")
+			return nil
+		})
+	}
+	for range 2 {
+		require.ErrorContains(t, call(none), "not yet")
+		require.ErrorContains(t, call(one), "uncaptured inputs")
+	}
+	fail = false
+	for range 2 {
+		require.NoError(t, call(none))
+		require.NoError(t, call(one))
+	}
+}

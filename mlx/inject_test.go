@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -136,6 +137,30 @@ func childClasses() {
 		if err != nil {
 			fmt.Printf("after %s: %v\n", name, err)
 		}
+	}
+	// Goexit in a function cannot become an error, but ends only the goroutine that called Do.
+	ended := make(chan bool)
+	go func() {
+		defer close(ended)
+		err := lib.Do(context.Background(), func(s *mlx.Scope) error {
+			s.ValueAndGrad(func(*mlx.Scope, []mlx.Array) []mlx.Array { runtime.Goexit(); return nil }, []mlx.Array{s.Ones(mlx.Float32, 2)})
+			return nil
+		})
+		fmt.Println("Do returned: ", err)
+	}()
+	<-ended
+	err = lib.Do(context.Background(), func(s *mlx.Scope) error {
+		_, g := s.ValueAndGrad(func(s *mlx.Scope, in []mlx.Array) []mlx.Array {
+			return []mlx.Array{s.Sum(s.Square(in[0]), false)}
+		}, []mlx.Array{s.Ones(mlx.Float32, 1)})
+		v, err := mlx.Item[float32](s.Sum(g[0], false))
+		if err == nil && v != 2 {
+			err = fmt.Errorf("the gradient is %v", v)
+		}
+		return err
+	})
+	if err != nil {
+		fmt.Println("after Goexit:", err)
 	}
 	fmt.Println("left:", lib.LiveArrays())
 	fmt.Println(lib.Close(), "end reached")

@@ -263,18 +263,10 @@ func (k *Kernel) prove(s *Scope, in []Array, l Launch) ([]Array, error) {
 	if k.proven[key] {
 		return k.launch(s, in, l)
 	}
-	// In a trace inputs have no values, so others of their kind are tried; and an
-	// attempt that fails must leave no error in s.
+	// An attempt that fails must leave no error in s.
 	t := &Scope{lib: s.lib, stream: s.stream, device: s.device, name: s.name}
 	defer t.close(closedByClose)
-	probe := in
-	if s.lib.core.tracing > 0 {
-		probe = make([]Array, len(in))
-		for i, a := range in {
-			probe[i] = t.Zeros(a.Dtype(), a.Shape()...)
-		}
-	}
-	out, err := k.launch(t, probe, l)
+	out, err := k.launch(t, t.samples(in), l)
 	if err == nil {
 		err = t.Eval(out...)
 	}
@@ -289,6 +281,18 @@ func (k *Kernel) prove(s *Scope, in []Array, l Launch) ([]Array, error) {
 		out[i] = s.Move(a)
 	}
 	return out, nil
+}
+
+// samples is in or, in a trace, where that has no values, zeros of its kind.
+func (s *Scope) samples(in []Array) []Array {
+	if s.lib.core.tracing == 0 {
+		return in
+	}
+	out := make([]Array, len(in))
+	for i, a := range in {
+		out[i] = s.Zeros(a.Dtype(), a.Shape()...)
+	}
+	return out
 }
 
 // kindOf is the same for launches that use the same compiled kernel.

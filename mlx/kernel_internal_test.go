@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/godflash/godflash/internal/mlxc"
 )
 
 func TestWithoutPercent(t *testing.T) {
@@ -63,4 +65,95 @@ func TestKernelThatFailsIsGivenUp(t *testing.T) {
 		}
 	}
 	require.Zero(t, lib.LiveArrays())
+}
+
+// What a kernel is tried with can be evaluated, in a trace too, where its inputs cannot.
+func TestKernelSamples(t *testing.T) {
+	lib, err := Open(&Options{Device: DeviceCPU})
+	require.NoError(t, err)
+	defer lib.Close()
+	require.NoError(t, lib.Do(t.Context(), func(s *Scope) error {
+		x := []Array{s.Ones(Float32, 2, 3), s.Ones(Int32, 1)}
+		require.Equal(t, x, s.samples(x), "outside a trace: the inputs themselves")
+		traced := false
+		s.Compile(func(_ *Scope, in []Array) []Array {
+			traced = true
+			own := &Scope{lib: lib, stream: s.stream, device: s.device, name: "own"}
+			defer own.close(closedByClose)
+			out := own.samples(in)
+			if err := own.Eval(out...); err != nil {
+				t.Error("evaluating what the kernel is tried with: ", err)
+			}
+			for i, a := range out {
+				if a.describe().String() != x[i].describe().String() {
+					t.Errorf("sample %d is %v, the input %v", i, a.describe(), x[i].describe())
+				}
+			}
+			return in
+		}, CompileOptions{}).Call(s, x...)
+		require.True(t, traced)
+		return nil
+	}))
+	require.Zero(t, lib.LiveArrays())
+}
+
+// Operations inside On take its stream and device, also for what they compute on
+// the way and for functions; afterwards, and after a panic, the scope's own again.
+func TestOnSwitchesStreamAndDevice(t *testing.T) {
+	lib, err := Open(&Options{Device: DeviceCPU})
+	require.NoError(t, err)
+	defer lib.Close()
+	own, err := lib.NewStream(t.Context(), DeviceCPU, 0)
+	require.NoError(t, err)
+	defer own.Close()
+	// No machine with a GPU is needed to see where the scope would send its work.
+	gpu := &Stream{lib: lib, h: own.h, device: DeviceGPU}
+	require.NoError(t, lib.Do(t.Context(), func(s *Scope) error {
+		at := func(what string, h mlxc.Handle, d DeviceType) {
+			t.Helper()
+			require.Equal(t, h, s.stream, "stream %s", what)
+			require.Equal(t, d, s.device, "device %s", what)
+		}
+		require.NotEqual(t, lib.stream, own.h)
+		at("before", lib.stream, DeviceCPU)
+		s.On(gpu, func() {
+			at("inside", own.h, DeviceGPU)
+			s.On(own, func() { at("in the inner one", own.h, DeviceCPU) })
+			at("after the inner one", own.h, DeviceGPU)
+			s.ValueAndGrad(func(f *Scope, in []Array) []Array {
+				if f.stream != own.h || f.device != DeviceGPU {
+					t.Error("a function runs on another stream or device than the operation that calls it")
+				}
+				return []Array{f.Sum(in[0], false)}
+			}, []Array{s.Ones(Float32, 2)})
+		})
+		at("afterwards", lib.stream, DeviceCPU)
+		require.Panics(t, func() { s.On(gpu, func() { panic("a bug") }) })
+		at("after a panic", lib.stream, DeviceCPU)
+		return nil
+	}))
+}
+
+// Which form of a kernel runs follows the device that On chose.
+func TestKernelFollowsTheDevice(t *testing.T) {
+	lib, err := Open(&Options{Device: DeviceCPU})
+	require.NoError(t, err)
+	defer lib.Close()
+	own, err := lib.NewStream(t.Context(), DeviceCPU, 0)
+	require.NoError(t, err)
+	defer own.Close()
+	require.NoError(t, lib.Do(t.Context(), func(s *Scope) error {
+		k := s.NewKernel(KernelSpec{
+			Name: "twice", Inputs: []string{"x"}, Outputs: []string{"y"}, CUDA: KernelSource{Source: "y[0] = x[0];"},
+			Fallback: func(s *Scope, in []Array, _ Launch) []Array { return []Array{s.Add(in[0], in[0])} },
+		}, nil)
+		k.backend = "cuda" // as on a machine that has it
+		call := func() { k.Call(s, []Array{s.Ones(Float32, 2)}, Launch{Outputs: []Output{{Float32, []int{2}}}}) }
+		call()
+		s.On(own, call)
+		require.Equal(t, "cuda", k.Backend(), "not tried on the CPU")
+		s.On(&Stream{lib: lib, h: own.h, device: DeviceGPU}, call)
+		require.Equal(t, "fallback", k.Backend(), "tried, and given up as there is no GPU")
+		return s.Err()
+	}))
 }

@@ -55,6 +55,16 @@ func TestKernel(t *testing.T) {
 		}
 		require.Equal(t, want, k.Backend())
 
+		// A kernel whose first call is in a trace, where inputs have no values.
+		first := s.NewKernel(scaled(), nil)
+		three := s.Full(3, mlx.Float32, 3)
+		out := s.Compile(func(s *mlx.Scope, in []mlx.Array) []mlx.Array {
+			return first.Call(s, in, launch(in[0], 4))
+		}, mlx.CompileOptions{}).Call(s, three)
+		require.NoError(t, s.Err())
+		near(t, []float64{12, 12, 12}, values(t, s, out[0]), "in a trace")
+		require.Equal(t, want, first.Backend())
+
 		// With a rule it has a derivative.
 		x := s.Ones(mlx.Float32, 3)
 		f := mlx.Custom(func(s *mlx.Scope, in []mlx.Array) []mlx.Array { return k.Call(s, in, launch(x, 4)) }, mlx.Rules{

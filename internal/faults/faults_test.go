@@ -93,6 +93,36 @@ var planted = []fault{
 		"if segment.Literal {", "if false {",
 		"./dflash", "TestControlTokensInMessages",
 	},
+	{
+		"a panic in a function passes through MLX", "mlx/function.go",
+		"if v := recover(); v != nil {", "if v := any(nil); v != nil {",
+		"./mlx", "TestFunctionErrors",
+	},
+	{
+		"a derivative of the wrong shape is handed to MLX", "mlx/function.go",
+		"t.check(opCustomVJP, out, shapesOf(in[0]), \"primal\")", "",
+		"./mlx", "TestFunctionErrors",
+	},
+	{
+		"a GGUF tensor beyond the end of its file", "mlx/ggufcheck.go",
+		"t.offset > g.size-base-t.bytes {", "false {",
+		"./mlx", "TestGGUFOffsets",
+	},
+	{
+		"a kernel in a trace is tried with inputs that have no values", "mlx/kernel.go",
+		"if s.lib.core.tracing == 0 {", "if true {",
+		"./mlx", "TestKernelSamples",
+	},
+	{
+		"On leaves the device", "mlx/stream.go",
+		"s.stream, s.device = st.h, st.device", "s.stream = st.h",
+		"./mlx", "TestOnSwitchesStreamAndDevice|TestKernelFollowsTheDevice",
+	},
+	{
+		"On leaves the stream", "mlx/stream.go",
+		"s.stream, s.device = st.h, st.device", "s.device = st.device",
+		"./mlx", "TestOnSwitchesStreamAndDevice",
+	},
 }
 
 func TestPlanted(t *testing.T) {
