@@ -1,0 +1,141 @@
+package dflash
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/godflash/godflash/mlx"
+)
+
+// Propose has the drafter fill a block after the anchor and returns n drafts
+// or fewer: at most the checkpoint's block size less one, and never past the
+// last position. No drafts and no error mean that there is no room, or that
+// the sequence has outgrown the drafter. The sequence is as before.
+func (d *Decoder) Propose(ctx context.Context, n int) ([]int, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch err := d.usable(); {
+	case err != nil:
+		return nil, err
+	case d.drafter == nil:
+		return nil, fmt.Errorf("%w: Propose without a drafter", ErrRequest)
+	case !d.started || d.pending != nil:
+		return nil, fmt.Errorf("%w: Propose follows Prefill or Commit", ErrRequest)
+	case n < 0:
+		return nil, fmt.Errorf("%w: %d drafts", ErrRequest, n)
+	}
+	if !d.drafting {
+		return nil, nil
+	}
+	rows := d.room(d.draftRoom(n + 1))
+	if rows < 2 {
+		return nil, nil
+	}
+	var drafts []int
+	err := d.do(ctx, func(s *mlx.Scope) error {
+		var err error
+		drafts, err = readIDs(d.propose(s, idArray(s, []int{d.anchor}), d.noise(s, rows-1), rows))
+		return err
+	})
+	return drafts, err
+}
+
+// propose is the drafter's block of rows after anchor int32 [1], int32
+// [rows-1], drawn with the noise of those positions.
+func (d *Decoder) propose(s *mlx.Scope, anchor, noise mlx.Array, rows int) mlx.Array {
+	masks := s.Full(float64(d.drafter.cfg.MaskTokenID), mlx.Int32, rows-1)
+	block := s.Reshape(d.target.Embed(s, s.Concat(0, anchor, masks)), 1, rows, d.info.HiddenSize)
+	return d.pick(s, d.target.Unembed(s, d.drafter.Propose(s, d.context, block)), noise)
+}
+
+// Verify runs the anchor and the drafts through the target in one pass and
+// says how far the drafts are right. The block is pending until Commit. No
+// drafts make a plain decoding step.
+func (d *Decoder) Verify(ctx context.Context, drafts []int) (Verdict, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch err := d.usable(); {
+	case err != nil:
+		return Verdict{}, err
+	case !d.started || d.pending != nil:
+		return Verdict{}, fmt.Errorf("%w: Verify follows Prefill or Commit", ErrRequest)
+	case d.room(len(drafts)+1) <= len(drafts):
+		return Verdict{}, fmt.Errorf("%w: a block of %d rows at position %d, the model has %d", ErrContextLength, len(drafts)+1, d.cache.Len(), d.info.ContextLength)
+	}
+	if err := d.checkIDs("draft", drafts); err != nil {
+		return Verdict{}, err
+	}
+	if d.drafting && d.cache.Len()+len(drafts)+1 > d.drafter.cfg.MaxPositionEmbeddings {
+		d.stopDrafting(DraftContextExceeded)
+	}
+	var p *pendingBlock
+	err := d.do(ctx, func(s *mlx.Scope) error {
+		ids := idArray(s, append([]int{d.anchor}, drafts...))
+		noise := d.noise(s, len(drafts)+1)
+		hidden, taps := d.target.Forward(s, ids, d.cache, d.taps())
+		choices := d.choose(s, d.target.Logits(s, hidden), noise)
+		if err := s.Eval(append([]mlx.Array{choices}, taps...)...); err != nil {
+			return err
+		}
+		tokens, err := readIDs(choices)
+		if err != nil {
+			return err
+		}
+		if slices.Contains(tokens, nonFinite) {
+			return d.findNonFinite(s, append([]int{d.anchor}, drafts...))
+		}
+		p = &pendingBlock{Verdict: Verdict{Choices: tokens, Accepted: leading(drafts, tokens)}, rows: len(tokens)}
+		for _, t := range taps {
+			p.taps = append(p.taps, d.owner.Move(t))
+		}
+		return nil
+	})
+	if err != nil {
+		return Verdict{}, err
+	}
+	d.pending = p
+	return p.Verdict, nil
+}
+
+// leading counts the drafts that equal the target's choice, from the first on.
+func leading(drafts, choices []int) int {
+	for i, id := range drafts {
+		if id != choices[i] {
+			return i
+		}
+	}
+	return len(drafts)
+}
+
+// Commit keeps the first n rows of the verified block: the anchor and n-1
+// drafts, 0 <= n <= Accepted+1. Choices[n-1] becomes the anchor. 0 gives the
+// whole block back and leaves the sequence as before Verify.
+func (d *Decoder) Commit(ctx context.Context, n int) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.usable(); err != nil {
+		return err
+	}
+	p := d.pending
+	switch {
+	case p == nil:
+		return fmt.Errorf("%w: Commit follows Verify", ErrRequest)
+	case n < 0 || n > p.Accepted+1:
+		return fmt.Errorf("%w: commit of %d rows where %d drafts are right", ErrRequest, n, p.Accepted)
+	}
+	err := d.do(ctx, func(s *mlx.Scope) error {
+		if err := d.commitRows(s, p.taps, n); err != nil {
+			return err
+		}
+		d.release()
+		return s.Eval(d.state()...)
+	})
+	if err != nil {
+		return err
+	}
+	if n > 0 {
+		d.anchor = p.Choices[n-1]
+	}
+	return nil
+}
