@@ -35,7 +35,7 @@ var planted = []fault{
 	},
 	{
 		"a norm's one added twice", "qwen/weights.go",
-		"b.normOffset = 1\n", "b.normOffset = 2\n",
+		"		normOffset = 1\n", "		normOffset = 2\n",
 		"./qwen", "TestGoldenTaps/tiny-qwen3.5",
 	},
 	{
@@ -123,6 +123,19 @@ var planted = []fault{
 		"s.stream, s.device = st.h, st.device", "s.device = st.device",
 		"./mlx", "TestOnSwitchesStreamAndDevice",
 	},
+}
+
+// The faults fit the source: this much is tested always.
+func TestFaultsFit(t *testing.T) {
+	for _, f := range planted {
+		source, err := os.ReadFile(filepath.Join("..", "..", f.file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(string(source), f.old); n != 1 {
+			t.Errorf("%s: %s holds %q %d times, expected once: bring the fault up to date", f.name, f.file, f.old, n)
+		}
+	}
 }
 
 func TestPlanted(t *testing.T) {
