@@ -30,8 +30,11 @@ GOFUMPT := mvdan.cc/gofumpt@v0.12.0
 demo: native
 	@mkdir -p bin
 	$(GO) build -o bin/generate ./examples/generate
+	@echo
+	@echo "A function that the pair knows by heart: most drafts are right."
 	bin/generate -compare
 	@echo
+	@echo "A function that it has never seen: most drafts are wrong, which makes it slower and no less exact."
 	printf '%s\n' 'Package flag. Write this Go function:' 'func (f *FlagSet) defaultUsage()' \
 		'defaultUsage is the default function to print a usage message.' | bin/generate -compare -prompt-file -
 
