@@ -28,8 +28,8 @@ type cycle struct {
 // target's, are wanted: at least 1.
 type cut func(choices []int) int
 
-// runCycle decodes up to rows tokens, rows at least 1, with a draft if there
-// is room for one and draft is true.
+// runCycle decodes up to rows tokens, rows at least 1, with a draft if the
+// sequence is drafting and there is room for one.
 func (d *Decoder) runCycle(ctx context.Context, rows int, want cut) (cycle, error) {
 	rows = d.room(rows)
 	if d.drafting {

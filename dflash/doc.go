@@ -30,6 +30,9 @@
 // kernels by the number of rows, so a near-tie may fall the other way there:
 // every token is still the target's choice at verification.
 //
+// Sampled output has the target's distribution, and a seed gives the same text
+// with a drafter and without one, with the same reservation; see Sampling.
+//
 // # Below the session
 //
 // A Decoder is one sequence driven by hand: Prefill, then Propose, Verify and

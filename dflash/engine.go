@@ -127,8 +127,8 @@ func Open(ctx context.Context, model string, o *Options) (*Engine, error) {
 	if b := e.opts.DraftBits; b != 0 && b != 4 && b != 8 && b != KeepDraftPrecision {
 		return nil, fmt.Errorf("%w: DraftBits is %d; 4, 8, 0 and KeepDraftPrecision are possible", ErrRequest, b)
 	}
-	if e.opts.NoDraft && e.opts.Draft != "" {
-		return nil, fmt.Errorf("%w: both NoDraft and a Draft folder", ErrRequest)
+	if e.opts.NoDraft && (e.opts.Draft != "" || e.opts.DraftBits != 0) {
+		return nil, fmt.Errorf("%w: NoDraft together with Draft or DraftBits", ErrRequest)
 	}
 	found, err := e.find(ctx, model)
 	if err != nil {

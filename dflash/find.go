@@ -62,12 +62,19 @@ func (e *Engine) hub() (*hub.Client, error) {
 // find turns the model's and the drafter's name into folders. Nothing is
 // downloaded unless the caller allowed it.
 func (e *Engine) find(ctx context.Context, model string) (resolve.Found, error) {
-	client, err := e.hub()
-	if err != nil {
-		return resolve.Found{}, fmt.Errorf("%w: %w", ErrRequest, err)
+	o := &resolve.Options{Download: e.opts.Download, Draft: e.opts.Draft, NoDraft: e.opts.NoDraft, Logger: e.opts.Logger}
+	client, hubErr := e.hub()
+	if hubErr == nil {
+		o.Hub = client
 	}
-	return resolve.Find(ctx, model, &resolve.Options{
-		Hub: client, Download: e.opts.Download,
-		Draft: e.opts.Draft, NoDraft: e.opts.NoDraft, Logger: e.opts.Logger,
-	})
+	found, err := resolve.Find(ctx, model, o)
+	if hubErr == nil {
+		return found, err
+	}
+	if err != nil {
+		return resolve.Found{}, fmt.Errorf("%w: %w", ErrRequest, hubErr)
+	}
+	// Folders need no hub: an environment that names a wrong one does not matter.
+	e.opts.Logger.Warn("the hub cannot be used", "error", hubErr)
+	return found, nil
 }

@@ -95,6 +95,15 @@ func TestOpenByName(t *testing.T) {
 	o.Hub = &dflash.HubOptions{Cache: cache, Endpoint: "ftp://x"}
 	_, err = dflash.Open(t.Context(), "nobody/nothing", &o)
 	require.ErrorIs(t, err, dflash.ErrRequest)
+	require.ErrorContains(t, err, "HF_ENDPOINT")
+	// A folder does not need the hub.
+	e, err = dflash.Open(t.Context(), tiny, &o)
+	require.NoError(t, err)
+	require.NotNil(t, e.Drafter())
+	require.NoError(t, e.Close())
+
+	_, err = dflash.Open(t.Context(), tiny, &dflash.Options{Library: lib, NoDraft: true, DraftBits: 8})
+	require.ErrorIs(t, err, dflash.ErrRequest)
 }
 
 // An entry draft or target is meant, whatever it is: what is wrong with it is an

@@ -37,7 +37,7 @@ type Stats struct {
 	// when every cycle that had room for a draft had one.
 	DraftOff string
 	// PeakBytes is the most memory that MLX had in use since the generation
-	// began, weights included.
+	// began, weights included; 0 for one that was broken off.
 	PeakBytes int64
 }
 

@@ -1,6 +1,7 @@
-// Package qwen runs the Qwen language models on MLX: Qwen3 (dense) and the
-// hybrid Qwen3.5 (gated delta rule and full attention), from the checkpoints
-// that Hugging Face and MLX users have.
+// Package qwen runs the Qwen language models on MLX: Qwen3 and the hybrid
+// Qwen3.5 and 3.6 (gated delta rule and full attention), dense and mixture of
+// experts, from the checkpoints that Hugging Face and MLX users have, quantised
+// in MLX's schemes or not.
 //
 // A Model is read-only after Load and may serve many sequences; a Cache holds
 // one sequence's state. A forward pass runs a block of tokens against a cache
