@@ -40,16 +40,8 @@ func (d *Decoder) runCycle(ctx context.Context, rows int, want cut) (cycle, erro
 	}
 	var c cycle
 	err := d.do(ctx, func(s *mlx.Scope) error {
-		ids := idArray(s, []int{d.anchor})
-		noise := d.noise(s, rows)
-		var drafts mlx.Array
-		if rows > 1 {
-			drafts = d.propose(s, ids, draftNoise(s, noise), rows)
-			ids = s.Concat(0, ids, drafts)
-		}
-		hidden, taps := d.target.Forward(s, ids, d.cache, d.taps())
-		choices := d.choose(s, d.target.Logits(s, hidden), noise)
-		packed, err := readIDs(s.Concat(0, accept(s, drafts, choices), choices, ids))
+		b := d.build(s, idArray(s, []int{d.anchor}), rows)
+		packed, err := readIDs(b.packed)
 		if err != nil {
 			return err
 		}
@@ -61,7 +53,7 @@ func (d *Decoder) runCycle(ctx context.Context, rows int, want cut) (cycle, erro
 			return d.findNonFinite(s, block)
 		}
 		n := want(tokens)
-		if err := d.commitRows(s, taps, n); err != nil {
+		if err := d.commitRows(s, b.taps, n); err != nil {
 			return err
 		}
 		c = cycle{tokens: tokens[:n], drafted: rows - 1, accepted: min(n, accepted)}
@@ -72,6 +64,29 @@ func (d *Decoder) runCycle(ctx context.Context, rows int, want cut) (cycle, erro
 	}
 	d.anchor = c.tokens[len(c.tokens)-1]
 	return c, nil
+}
+
+// verified is a block that was drafted and run through the target, as a graph.
+type verified struct {
+	choices mlx.Array // int32 [rows]: the target's token after each row
+	count   mlx.Array // int32 [1]: leading drafts that are right
+	packed  mlx.Array // what the host reads, see unpack
+	taps    []mlx.Array
+}
+
+// build makes the graph of a draft, its verification and the acceptance after
+// anchor int32 [1]. The target's rows are pending.
+func (d *Decoder) build(s *mlx.Scope, anchor mlx.Array, rows int) verified {
+	ids, noise := anchor, d.noise(s, rows)
+	var drafts mlx.Array
+	if rows > 1 {
+		drafts = d.propose(s, anchor, draftNoise(s, noise), rows)
+		ids = s.Concat(0, anchor, drafts)
+	}
+	hidden, taps := d.target.Forward(s, ids, d.cache, d.taps())
+	choices := d.choose(s, d.target.Logits(s, hidden), noise)
+	count := accept(s, drafts, choices)
+	return verified{choices: choices, count: count, packed: s.Concat(0, count, choices, ids), taps: taps}
 }
 
 // draftNoise is the noise of a block's drafts: of all its tokens but the last,

@@ -69,27 +69,17 @@ func (d *Decoder) launch(s *mlx.Scope, rows int) error {
 	if !anchor.Valid() {
 		anchor = idArray(s, []int{d.anchor})
 	}
-	ids := anchor
-	noise := d.noise(s, rows)
-	var drafts mlx.Array
-	if rows > 1 {
-		drafts = d.propose(s, anchor, draftNoise(s, noise), rows)
-		ids = s.Concat(0, anchor, drafts)
-	}
-	hidden, taps := d.target.Forward(s, ids, d.cache, d.taps())
-	choices := d.choose(s, d.target.Logits(s, hidden), noise)
-	count := accept(s, drafts, choices)
-	packed := s.Concat(0, count, choices, ids)
-	next := s.Take(choices, count, 0)
-	if err := d.commitLaunched(s, taps, rows, count); err != nil {
+	b := d.build(s, anchor, rows)
+	next := s.Take(b.choices, b.count, 0)
+	if err := d.commitLaunched(s, b.taps, rows, b.count); err != nil {
 		return err
 	}
-	if err := s.AsyncEval(append([]mlx.Array{packed, next}, d.state()...)...); err != nil {
+	if err := s.AsyncEval(append([]mlx.Array{b.packed, next}, d.state()...)...); err != nil {
 		return err
 	}
 	d.owner.Free(d.anchorArray)
 	d.anchorArray = d.owner.Move(next)
-	d.flights = append(d.flights, flight{packed: d.owner.Move(packed), rows: rows})
+	d.flights = append(d.flights, flight{packed: d.owner.Move(b.packed), rows: rows})
 	return nil
 }
 

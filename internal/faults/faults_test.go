@@ -40,7 +40,7 @@ var planted = []fault{
 	},
 	{
 		"the drafter's context includes the anchor", "dflash/cycle.go",
-		"if err := d.commitRows(s, taps, n); err != nil {", "if err := d.commitRows(s, taps, n); err != nil || d.drafting && rows > n && d.drafter.Append(s, d.context, taps, 1) != nil {",
+		"if err := d.commitRows(s, b.taps, n); err != nil {", "if err := d.commitRows(s, b.taps, n); err != nil || d.drafting && rows > n && d.drafter.Append(s, d.context, b.taps, 1) != nil {",
 		"./dflash", "TestReference/tiny-qwen3$/block_16|TestMaxTokens",
 	},
 	{
