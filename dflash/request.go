@@ -37,28 +37,145 @@ type Request struct {
 	MaxTokens int
 	// StopIDs end the generation like the model's own end-of-sequence ids.
 	StopIDs []int
-	// IgnoreEOS goes on after the model's end-of-sequence ids; StopIDs still
-	// count.
+	// Stop are texts that end the generation. The first of them to be complete,
+	// in the order of tokens, counts; it and what follows are not handed out.
+	Stop []string
+	// IgnoreEOS goes on after the model's end-of-sequence ids; StopIDs and Stop
+	// still count.
 	IgnoreEOS bool
 
 	// Sampling draws tokens at random; the zero value is greedy.
 	Sampling Sampling
+	// Penalties lower the scores of tokens that were there before.
+	Penalties Penalties
+	// LogitBias is added to the scores of the ids that it names.
+	LogitBias map[int]float64
+	// BannedIDs are never chosen.
+	BannedIDs []int
+	// LogProbs fills Token.LogProb.
+	LogProbs bool
+	// TopLogProbs fills Token.Top with so many tokens, up to MaxTopLogProbs.
+	TopLogProbs int
+
+	// Format makes the content JSON. Nil: any text.
+	Format *Format
+	// ToolChoice says whether the reply may or must call one of Tools.
+	ToolChoice ToolChoice
+	// ThinkingBudget is the number of tokens after which a thought is closed and
+	// the answer begins. 0: no bound.
+	ThinkingBudget int
+
+	// Continue appends the prompt to what the session holds instead of starting
+	// anew.
+	Continue bool
+	// NoCache neither reads nor fills the engine's cache of prefixes.
+	NoCache bool
+	// Progress is called after each chunk of the prompt with the number of its
+	// tokens that are done, reused ones included, and their total. It must return
+	// soon and not use the session.
+	Progress func(done, total int)
 
 	// NoDraft decodes one token at a time.
 	NoDraft bool
-	// BlockSize is the number of rows of a block for this request. 0: the
-	// engine's.
+	// BlockSize is the number of rows of a block for this request, which the
+	// controller then leaves alone. 0: the engine's, as the controller sees fit.
 	BlockSize int
+}
+
+// Penalties lower the scores of tokens that the sequence holds already, drafted
+// ones before the row included. The zero value penalises nothing.
+type Penalties struct {
+	// Repetition divides positive scores and multiplies negative ones of every
+	// token of prompt and completion (CTRL, arXiv 1909.05858). 0 and 1 do nothing.
+	Repetition float64
+	// Frequency is subtracted once for each time that the completion holds the
+	// token.
+	Frequency float64
+	// Presence is subtracted once if the completion holds the token.
+	Presence float64
+}
+
+// MaxTopLogProbs is the most alternatives that TopLogProbs may ask for.
+const MaxTopLogProbs = 20
+
+// Format says what the content of a reply, reasoning apart, must be.
+type Format struct {
+	// JSON asks for one JSON object.
+	JSON bool
+	// Schema is a JSON schema that the content satisfies. Features that are not
+	// supported are refused by name.
+	Schema json.RawMessage
+	// StrictTools makes the arguments of tool calls satisfy the schemas in
+	// Request.Tools.
+	StrictTools bool
+}
+
+// ToolChoice says whether the reply calls tools. The zero value leaves it to the
+// model.
+type ToolChoice struct {
+	// None keeps the tools from the template.
+	None bool
+	// Required makes the reply begin with a call.
+	Required bool
+	// Name makes the reply begin with a call of that tool.
+	Name string
 }
 
 // Token is one step of a generation.
 type Token struct {
 	ID int
-	// Text is what is new and complete: never half a letter, so it may be
-	// empty. Control tokens and the token that ends the generation have none.
+	// Position is the token's index in the sequence, prompt included.
+	Position int
+	// Drafted says that the drafter proposed it and the target agreed.
+	Drafted bool
+	// Text is what is new and complete: never half a letter, and nothing that may
+	// still become a stop text, so it may be empty. Control tokens and the token
+	// that ends the generation have none.
 	Text string
+	// Deltas is the new text split into reasoning, content and tool calls, for
+	// requests with Prompt or Messages.
+	Deltas []chat.Delta
+	// LogProb is the natural logarithm of the target's probability of the token,
+	// before penalties, bias, temperature and filters. See Request.LogProbs.
+	LogProb float64
+	// Top are the most probable tokens at this position, in order. See
+	// Request.TopLogProbs.
+	Top []TokenLogProb
 	// Finish is set on the last token.
 	Finish FinishReason
+}
+
+// TokenLogProb is a token and the logarithm of its probability.
+type TokenLogProb struct {
+	ID      int
+	LogProb float64
+}
+
+// unwired refuses fields that nothing fulfils yet.
+func (r *Request) unwired() error {
+	for _, f := range []struct {
+		name string
+		set  bool
+	}{
+		{"Stop", r.Stop != nil},
+		{"Sampling.Rejection", r.Sampling.Rejection},
+		{"Penalties", r.Penalties != Penalties{}},
+		{"LogitBias", r.LogitBias != nil},
+		{"BannedIDs", r.BannedIDs != nil},
+		{"LogProbs", r.LogProbs},
+		{"TopLogProbs", r.TopLogProbs != 0},
+		{"Format", r.Format != nil},
+		{"ToolChoice", r.ToolChoice != ToolChoice{}},
+		{"ThinkingBudget", r.ThinkingBudget != 0},
+		{"Continue", r.Continue},
+		{"NoCache", r.NoCache},
+		{"Progress", r.Progress != nil},
+	} {
+		if f.set {
+			return fmt.Errorf("%w: Request.%s", ErrUnsupported, f.name)
+		}
+	}
+	return nil
 }
 
 // plan is a request made ready.
@@ -71,6 +188,9 @@ type plan struct {
 
 // prepare checks a request and renders its prompt. No model work is done.
 func (e *Engine) prepare(r *Request) (*plan, error) {
+	if err := r.unwired(); err != nil {
+		return nil, err
+	}
 	ids, err := e.promptIDs(r)
 	if err != nil {
 		return nil, err

@@ -31,6 +31,10 @@ type Sampling struct {
 	// MinP keeps tokens that are at least so probable as this share of the most
 	// probable one. 0 keeps all.
 	MinP float64
+	// Rejection draws by rejection sampling (arXiv 2211.17192) instead of the
+	// shared noise. The text of a seed then depends on the drafter and the block
+	// length, its distribution does not.
+	Rejection bool
 	// Seed makes the draws repeatable. 0 takes a new one each time; Stats.Seed
 	// says which.
 	Seed uint64

@@ -65,6 +65,37 @@ func (s *Session) Generate(ctx context.Context, r Request) iter.Seq2[Token, erro
 	}
 }
 
+// Generate runs one request in a session of its own. Where stats is not nil, it
+// is filled when the sequence ends, however it ends.
+func (e *Engine) Generate(ctx context.Context, r Request, stats *Stats) iter.Seq2[Token, error] {
+	return func(yield func(Token, error) bool) {
+		s, err := e.NewSession()
+		if err != nil {
+			yield(Token{}, err)
+			return
+		}
+		defer s.Close()
+		for token, err := range s.Generate(ctx, r) {
+			if !yield(token, err) {
+				break
+			}
+		}
+		if stats != nil {
+			*stats = s.Stats()
+		}
+	}
+}
+
+// PromptTokens is the number of tokens that the request's prompt has. No model
+// work is done; the errors are those that Generate would give for the request.
+func (e *Engine) PromptTokens(r Request) (int, error) {
+	p, err := e.prepare(&r)
+	if err != nil {
+		return 0, err
+	}
+	return len(p.ids), nil
+}
+
 // generation is one request in a session.
 type generation struct {
 	session *Session

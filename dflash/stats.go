@@ -15,6 +15,10 @@ const (
 // Stats describe one generation, complete or broken off.
 type Stats struct {
 	PromptTokens int
+	// CachedTokens counts the prompt's tokens whose state was reused.
+	CachedTokens int
+	// ReasoningTokens counts completion tokens inside the thought.
+	ReasoningTokens int
 	// CompletionTokens counts the tokens handed out, the end-of-sequence token
 	// included.
 	CompletionTokens int
