@@ -52,6 +52,8 @@ type DraftOptions struct {
 	// IgnoreMemory loads weights that need more memory than there is.
 	IgnoreMemory bool
 	Logger       *slog.Logger // nil: silent
+	// Progress is as in qwen.LoadOptions.
+	Progress func(done, total int64)
 }
 
 // LoadDrafter reads a drafter's folder: configuration and headers first, then
@@ -81,7 +83,7 @@ func LoadDrafter(ctx context.Context, lib *mlx.Library, dir string, o *DraftOpti
 		}
 	}
 	d := &Drafter{cfg: cfg, lib: lib, weights: lib.NewScope("drafter " + dir)}
-	if err := lib.Do(ctx, func(s *mlx.Scope) error { return d.read(ctx, s, ck, o.Bits) }); err != nil {
+	if err := lib.Do(ctx, func(s *mlx.Scope) error { return d.read(ctx, s, ck, o) }); err != nil {
 		d.weights.Close()
 		return nil, fmt.Errorf("load %s: %w", dir, err)
 	}
@@ -125,14 +127,15 @@ func openDraft(dir string, cfg *DraftConfig) (*safetensors.Checkpoint, error) {
 }
 
 // read builds the parts one by one, as qwen's Load does.
-func (d *Drafter) read(ctx context.Context, s *mlx.Scope, ck *safetensors.Checkpoint, bits int) error {
+func (d *Drafter) read(ctx context.Context, s *mlx.Scope, ck *safetensors.Checkpoint, o *DraftOptions) error {
 	r, err := weights.Open(s, ck, draftLike, nil)
 	if err != nil {
 		return err
 	}
-	r.Quantize = draftQuantization(bits)
+	r.Progress = o.Progress
+	r.Quantize = draftQuantization(o.Bits)
 	c := d.cfg
-	d.dtype, d.bits = r.Dtype(), bits
+	d.dtype, d.bits = r.Dtype(), o.Bits
 	err = r.Part(ctx, d.weights, func(r *weights.Reader, _ *mlx.Scope) func(func(*mlx.Array)) {
 		d.fc = r.Linear("fc")
 		d.hiddenNorm = r.Norm("hidden_norm", c.RMSNormEps, 0)
@@ -159,6 +162,7 @@ func (d *Drafter) read(ctx context.Context, s *mlx.Scope, ck *safetensors.Checkp
 		}
 		r.Release(p)
 	}
+	r.Release("")
 	return nil
 }
 

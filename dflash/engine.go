@@ -42,12 +42,24 @@ type Options struct {
 	// IgnoreMemory loads weights that need more memory than there is. The
 	// machine then swaps or ends the process.
 	IgnoreMemory bool
+	// Progress hears how far Open is in reading the weights: after each layer.
+	// It must return soon and not use the library. HubOptions.Progress is that of
+	// downloads.
+	Progress func(LoadProgress)
 	// Library is where to run. Nil: mlx.Open(MLX), closed with the engine.
 	Library *mlx.Library
 	// MLX are the options of the library that Open opens itself.
 	MLX *mlx.Options
 	// Logger hears what may interest an operator. Nil: silent.
 	Logger *slog.Logger
+}
+
+// LoadProgress says how far Open is.
+type LoadProgress struct {
+	// Drafter is false for the target, which is read first.
+	Drafter bool
+	// Done and Total are bytes of the files of the one that is being read.
+	Done, Total int64
 }
 
 // KeepDraftPrecision in Options.DraftBits keeps the drafter's precision.
@@ -234,15 +246,22 @@ func (e *Engine) loadModels(ctx context.Context, f *resolve.Found, cfg *qwen.Con
 	if err != nil {
 		return err
 	}
-	e.model, err = qwen.Load(ctx, e.lib, f.Target.Dir, &qwen.LoadOptions{Reserve: reserve, IgnoreMemory: e.opts.IgnoreMemory, Logger: e.opts.Logger})
+	e.model, err = qwen.Load(ctx, e.lib, f.Target.Dir, &qwen.LoadOptions{Reserve: reserve, IgnoreMemory: e.opts.IgnoreMemory, Logger: e.opts.Logger, Progress: e.progress(false)})
 	if err != nil {
 		return err
 	}
 	e.target = QwenTarget(e.model)
 	if f.Draft.Dir != "" {
-		e.drafter, err = LoadDrafter(ctx, e.lib, f.Draft.Dir, &DraftOptions{Bits: bits, IgnoreMemory: e.opts.IgnoreMemory, Logger: e.opts.Logger})
+		e.drafter, err = LoadDrafter(ctx, e.lib, f.Draft.Dir, &DraftOptions{Bits: bits, IgnoreMemory: e.opts.IgnoreMemory, Logger: e.opts.Logger, Progress: e.progress(true)})
 	}
 	return err
+}
+
+func (e *Engine) progress(drafter bool) func(done, total int64) {
+	if e.opts.Progress == nil {
+		return nil
+	}
+	return func(done, total int64) { e.opts.Progress(LoadProgress{Drafter: drafter, Done: done, Total: total}) }
 }
 
 // draftReserve is the memory that must be left for the drafter, so that the

@@ -166,3 +166,27 @@ func TestBrokenFolders(t *testing.T) {
 		}
 	})
 }
+
+// Open tells how far it is: the target's bytes first, then the drafter's, each
+// up to their total.
+func TestLoadProgress(t *testing.T) {
+	var heard []dflash.LoadProgress
+	e, err := dflash.Open(t.Context(), pairDir("tiny-qwen3.5"), &dflash.Options{Progress: func(p dflash.LoadProgress) { heard = append(heard, p) }})
+	require.NoError(t, err)
+	require.NoError(t, e.Close())
+	require.Greater(t, len(heard), 8)
+	for i, p := range heard[1:] {
+		before := heard[i]
+		if p.Drafter == before.Drafter {
+			require.GreaterOrEqual(t, p.Done, before.Done)
+			require.Equal(t, before.Total, p.Total)
+		} else {
+			require.True(t, p.Drafter)
+			require.Equal(t, before.Total, before.Done)
+		}
+	}
+	last := heard[len(heard)-1]
+	require.True(t, last.Drafter)
+	require.Positive(t, last.Total)
+	require.Equal(t, last.Total, last.Done)
+}

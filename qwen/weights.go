@@ -24,6 +24,10 @@ type LoadOptions struct {
 	// machine then swaps or ends the process.
 	IgnoreMemory bool
 	Logger       *slog.Logger // nil: silent
+	// Progress is called after each layer with the bytes of the files that are
+	// loaded by then, and their total. It runs on the library's thread: it must
+	// return soon and not use the library.
+	Progress func(done, total int64)
 }
 
 // Load reads a model folder: configuration and the files' headers first, so
@@ -57,7 +61,7 @@ func Load(ctx context.Context, lib *mlx.Library, dir string, o *LoadOptions) (*M
 		}
 	}
 	m := &Model{cfg: cfg, lib: lib, weights: lib.NewScope("weights of " + dir)}
-	err = lib.Do(ctx, func(s *mlx.Scope) error { return m.read(ctx, s, ck) })
+	err = lib.Do(ctx, func(s *mlx.Scope) error { return m.read(ctx, s, ck, o.Progress) })
 	if err != nil {
 		m.weights.Close()
 		return nil, fmt.Errorf("load %s: %w", dir, err)
@@ -210,11 +214,12 @@ func layerPrefix(i int) string { return "layers." + strconv.Itoa(i) + "." }
 // read builds the head and the layers one by one: each is evaluated and its
 // sources are given back before the next, so the peak is one layer above the
 // result.
-func (m *Model) read(ctx context.Context, s *mlx.Scope, ck *checkpoint) error {
+func (m *Model) read(ctx context.Context, s *mlx.Scope, ck *checkpoint, progress func(done, total int64)) error {
 	r, err := weights.Open(s, ck.Checkpoint, normName, ck.plan)
 	if err != nil {
 		return err
 	}
+	r.Progress = progress
 	m.dtype = r.Dtype()
 	normOffset := 0.0
 	if ck.raw && m.cfg.hybrid() {
@@ -254,6 +259,7 @@ func (m *Model) read(ctx context.Context, s *mlx.Scope, ck *checkpoint) error {
 		}
 		r.Release(layerPrefix(i))
 	}
+	r.Release("")
 	return nil
 }
 

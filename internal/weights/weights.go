@@ -75,6 +75,12 @@ type Reader struct {
 	dtype  mlx.Dtype
 	plan   map[string]mlx.QuantizeOptions // quantised modules
 
+	// Progress, where it is set, is called by Release with the bytes of the
+	// files' tensors that are in the model by then, and their total.
+	Progress    func(done, total int64)
+	bytes       map[string]int64
+	done, total int64
+
 	// Quantize, when its Bits are set, is how dense linear maps are stored at
 	// load; those whose rows do not divide into groups stay dense.
 	Quantize mlx.QuantizeOptions
@@ -84,7 +90,7 @@ type Reader struct {
 // dtype is float32 on the CPU, where half types are slow and inexact, and the
 // dtype of the tensor named like elsewhere. plan is Quantization.Plan's.
 func Open(s *mlx.Scope, ck *safetensors.Checkpoint, like string, plan map[string]mlx.QuantizeOptions) (*Reader, error) {
-	r := &Reader{s: s, arrays: make(map[string]mlx.Array, len(ck.Tensors)), dtype: dtypes[ck.Tensors[like].Dtype], plan: plan}
+	r := &Reader{s: s, arrays: make(map[string]mlx.Array, len(ck.Tensors)), dtype: dtypes[ck.Tensors[like].Dtype], plan: plan, bytes: make(map[string]int64, len(ck.Tensors))}
 	if s.Library().Device() == mlx.DeviceCPU {
 		r.dtype = mlx.Float32
 	}
@@ -94,6 +100,8 @@ func Open(s *mlx.Scope, ck *safetensors.Checkpoint, like string, plan map[string
 			names[t.File] = map[string]string{}
 		}
 		names[t.File][t.Name] = name
+		r.bytes[name] = t.Bytes
+		r.total += t.Bytes
 	}
 	for file, own := range names {
 		arrays, _, err := s.LoadSafetensors(file)
@@ -136,7 +144,11 @@ func (r *Reader) Release(prefix string) {
 		if strings.HasPrefix(name, prefix) {
 			r.s.Free(a)
 			delete(r.arrays, name)
+			r.done += r.bytes[name]
 		}
+	}
+	if r.Progress != nil {
+		r.Progress(r.done, r.total)
 	}
 }
 

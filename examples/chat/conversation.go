@@ -1,0 +1,181 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/godflash/godflash/dflash"
+	"github.com/godflash/godflash/qwen/chat"
+)
+
+// conversation is the turns so far and how the next is answered. The session
+// holds the state of the turns, so that an answer costs its own tokens and those
+// of the question.
+type conversation struct {
+	engine  *dflash.Engine
+	session *dflash.Session
+	request dflash.Request
+	system  string
+	turns   []chat.Message
+	last    dflash.Stats
+}
+
+// talk opens the model and answers until the input ends.
+func talk(ctx context.Context, o *options, c console) (err error) {
+	engine, err := open(ctx, o, c)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, engine.Close()) }()
+	if engine.Template() == nil {
+		return fmt.Errorf("%s: the model has no chat template, so it cannot hold a conversation", engine.Info().Dir)
+	}
+	session, err := engine.NewSession()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, session.Close()) }()
+
+	in, terminal := newLines(c)
+	defer in.close()
+	out := newScreen(c.out, terminal)
+	talk := &conversation{engine: engine, session: session, request: o.request, system: o.system}
+	if terminal {
+		fmt.Fprintf(c.err, "%s\nCtrl-C stops an answer, Ctrl-D ends, /help lists the commands.\n", describe(engine.Info()))
+	}
+	for {
+		line, err := in.next("> ")
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case errors.Is(err, errInterrupted) && terminal:
+			fmt.Fprintln(c.err, "Ctrl-D or /quit ends.")
+			continue
+		case err != nil:
+			return err
+		case strings.TrimSpace(line) == "":
+			continue
+		}
+		if strings.HasPrefix(line, "/") {
+			quit, err := talk.command(line, c.err)
+			if err != nil {
+				fmt.Fprintf(c.err, "chat: %v\n", err)
+			}
+			if quit {
+				return nil
+			}
+			continue
+		}
+		stopped, err := talk.answer(ctx, line, out, c.interrupts)
+		if errEnd := out.end(); errEnd != nil {
+			return errEnd
+		}
+		switch {
+		case stopped && !terminal:
+			return errInterrupted
+		case stopped:
+			fmt.Fprintln(c.err, "(stopped)")
+		case err != nil && !terminal:
+			return err
+		case err != nil:
+			fmt.Fprintf(c.err, "chat: %v\n", err)
+		}
+	}
+}
+
+func open(ctx context.Context, o *options, c console) (*dflash.Engine, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	done := make(chan struct{})
+	defer close(done)
+	go func() {
+		select {
+		case <-c.interrupts:
+			cancel(errInterrupted)
+		case <-done:
+		}
+	}()
+	engine, err := dflash.Open(ctx, o.model, &dflash.Options{Draft: o.draft, NoDraft: o.noDraft, Download: o.download})
+	if err != nil && context.Cause(ctx) != nil {
+		return nil, context.Cause(ctx)
+	}
+	return engine, err
+}
+
+func describe(info dflash.Info) string {
+	name := info.Repo
+	if name == "" {
+		name = info.Dir
+	}
+	if info.DraftOff != "" {
+		return fmt.Sprintf("%s on the %s, without a drafter: %s.", name, info.Device, info.DraftOff)
+	}
+	return fmt.Sprintf("%s on the %s, with a drafter.", name, info.Device)
+}
+
+// answer asks the model and writes what it says. A stopped answer stays in the
+// conversation as far as it went; a question that failed does not.
+func (t *conversation) answer(ctx context.Context, question string, out *screen, interrupts <-chan os.Signal) (stopped bool, err error) {
+	r := t.request
+	if t.system != "" {
+		r.Messages = append(r.Messages, chat.Message{Role: chat.RoleSystem, Content: t.system})
+	}
+	turns := append(t.turns, chat.Message{Role: chat.RoleUser, Content: question})
+	r.Messages = append(r.Messages, turns...)
+
+	select {
+	case <-interrupts: // one that came too late for the answer before
+	default:
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	listening := make(chan struct{})
+	go func() {
+		defer close(listening)
+		select {
+		case <-interrupts:
+			stopped = true // read after listening is closed
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	var content, reasoning strings.Builder
+	for token, tokenErr := range t.session.Generate(ctx, r) {
+		if tokenErr != nil {
+			err = tokenErr
+			break
+		}
+		for _, d := range token.Deltas {
+			switch d.Kind {
+			case chat.DeltaReasoning:
+				reasoning.WriteString(d.Text)
+			case chat.DeltaContent:
+				content.WriteString(d.Text)
+			}
+			out.delta(d)
+		}
+		if out.err != nil {
+			err = out.err
+			break
+		}
+	}
+	cancel()
+	<-listening
+	t.last = t.session.Stats()
+	if err != nil && !stopped {
+		return false, err
+	}
+	reply := chat.Message{Role: chat.RoleAssistant, Content: content.String()}
+	if reasoning.Len() > 0 {
+		thought := reasoning.String()
+		reply.ReasoningContent = &thought
+	}
+	if t.last.CompletionTokens > 0 {
+		t.turns = append(turns, reply)
+	}
+	return stopped, nil
+}
