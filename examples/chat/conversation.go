@@ -99,7 +99,7 @@ func open(ctx context.Context, o *options, c console) (*dflash.Engine, error) {
 		case <-done:
 		}
 	}()
-	engine, err := dflash.Open(ctx, o.model, &dflash.Options{Draft: o.draft, NoDraft: o.noDraft, Download: o.download})
+	engine, err := dflash.Open(ctx, o.model, &dflash.Options{Draft: o.draft, NoDraft: o.noDraft, Download: o.download, IgnoreMemory: o.ignoreMemory})
 	if err != nil && context.Cause(ctx) != nil {
 		return nil, context.Cause(ctx)
 	}

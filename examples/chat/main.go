@@ -48,6 +48,7 @@ var errUsage = errors.New("wrong usage")
 type options struct {
 	model, draft, system string
 	noDraft, download    bool
+	ignoreMemory         bool
 	request              dflash.Request // without a prompt
 }
 
@@ -58,6 +59,7 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	flags.StringVar(&o.model, "model", "", "`folder` of the model, or of a pair: target and draft, or owner/name[@revision] on the hub")
 	flags.StringVar(&o.draft, "draft", "", "`folder` of the drafter, or its owner/name on the hub (default: draft inside the model's folder, else the one known for the model's name)")
 	flags.BoolVar(&o.download, "download", false, "fetch the model and its drafter from the hub where they are not cached")
+	flags.BoolVar(&o.ignoreMemory, "ignore-memory", false, "load a model that needs more memory than there is: the machine then swaps, or ends the program")
 	flags.BoolVar(&o.noDraft, "no-draft", false, "load no drafter")
 	flags.StringVar(&o.system, "system", "", "the system turn, as `text`")
 	think := flags.String("think", "", "reasoning `on` or off (default: as the chat template has it)")

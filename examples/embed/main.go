@@ -33,9 +33,9 @@ func main() {
 }
 
 type options struct {
-	model, prompt string
-	stopAfter     int
-	request       dflash.Request
+	model     string
+	stopAfter int
+	request   dflash.Request
 }
 
 func parse(args []string, stderr io.Writer) (*options, error) {

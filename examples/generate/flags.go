@@ -31,6 +31,7 @@ type options struct {
 	model, draft  string
 	noDraft       bool
 	download      bool
+	ignoreMemory  bool
 	block         int
 	request       dflash.Request
 	json, compare bool
@@ -62,6 +63,7 @@ func parse(ctx context.Context, args []string, stdin io.Reader, stderr io.Writer
 	flags.StringVar(&o.model, "model", "", "`folder` of the model, or of a pair: target and draft, or owner/name[@revision] on the hub (default: the demo pair of a clone)")
 	flags.StringVar(&o.draft, "draft", "", "`folder` of the drafter, or its owner/name on the hub (default: draft inside the model's folder, else the one known for the model's name)")
 	flags.BoolVar(&o.download, "download", false, "fetch the model and its drafter from the hub where they are not cached")
+	flags.BoolVar(&o.ignoreMemory, "ignore-memory", false, "load a model that needs more memory than there is: the machine then swaps, or ends the program")
 	flags.BoolVar(&o.noDraft, "no-draft", false, "decode one token at a time")
 	flags.IntVar(&o.block, "block", 0, "`rows` of a block, one more than the drafts in it (default: the drafter's own)")
 	flags.StringVar(&prompt, "prompt", "", "the user's turn, as `text`")

@@ -32,6 +32,9 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		fmt.Fprintf(stderr, "generate: %v\nRun it with -h for its flags.\n", err)
 		return 2
 	}
+	if errors.Is(err, dflash.ErrMemory) {
+		err = fmt.Errorf("%w (-ignore-memory loads it all the same)", err)
+	}
 	if errors.Is(err, chat.ErrNoTemplate) {
 		err = errors.New("the model has no chat template: give the prompt with -raw, or as -prompt-ids")
 	}
@@ -51,7 +54,7 @@ func generate(ctx context.Context, o *options, stdout, stderr io.Writer) (err er
 	bars := newBars(stderr)
 	engine, err := dflash.Open(ctx, o.model, &dflash.Options{
 		Draft: o.draft, NoDraft: o.noDraft, BlockSize: o.block,
-		Download: o.download, Hub: &dflash.HubOptions{Progress: bars.progress},
+		Download: o.download, IgnoreMemory: o.ignoreMemory, Hub: &dflash.HubOptions{Progress: bars.progress},
 	})
 	bars.close()
 	if err != nil {
