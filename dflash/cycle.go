@@ -2,26 +2,38 @@ package dflash
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
+	"github.com/godflash/godflash/internal/nn"
 	"github.com/godflash/godflash/mlx"
 )
 
 // A cycle is a draft, its verification and the commit, in one hop to the
 // library's thread:
 //
-//	draft     anchor and mask rows through the drafter, greedy ids
+//	draft     anchor and mask rows through the drafter, ids
 //	verify    anchor and drafts through the target, taps recorded
+//	choose    the target's token for each row, see scorer
 //	accept    on the device: the number of leading drafts that are right
-//	read      one small int32 array: the count, the target's choices, the block
+//	read      one small int32 array: the count, the choices, the block
 //	commit    caches keep n rows, the drafter gets their taps
 //
 // The state is committed before any token leaves, so that a caller may stop
 // after each of them.
 type cycle struct {
-	tokens   []int // the new tokens
+	tokens   []int        // the new tokens
+	probs    []tokenProbs // of tokens, nil where nobody asked
 	drafted  int
 	accepted int // drafts among tokens
+}
+
+// keep cuts a cycle to its first n tokens.
+func (c *cycle) keep(n int) {
+	c.tokens, c.accepted = c.tokens[:n], min(n, c.accepted)
+	if c.probs != nil {
+		c.probs = c.probs[:n]
+	}
 }
 
 // cut says how many of the tokens choices[:accepted+1], all of them the
@@ -40,7 +52,10 @@ func (d *Decoder) runCycle(ctx context.Context, rows int, want cut) (cycle, erro
 	}
 	var c cycle
 	err := d.do(ctx, func(s *mlx.Scope) error {
-		b := d.build(s, idArray(s, []int{d.anchor}), rows)
+		b, err := d.build(s, idArray(s, []int{d.anchor}), rows)
+		if err != nil {
+			return err
+		}
 		packed, err := readIDs(b.packed)
 		if err != nil {
 			return err
@@ -48,15 +63,17 @@ func (d *Decoder) runCycle(ctx context.Context, rows int, want cut) (cycle, erro
 		if err := s.Err(); err != nil {
 			return err
 		}
-		accepted, tokens, block := unpack(packed)
-		if slices.Contains(tokens, nonFinite) {
-			return d.findNonFinite(s, block)
+		o := d.scorer.unpack(packed, b.rows)
+		if err := d.sound(s, o, d.cache.Len()+1); err != nil {
+			return err
 		}
-		n := want(tokens)
+		c = cycle{tokens: o.tokens, probs: o.probs, drafted: rows - 1, accepted: o.accepted}
+		n := want(o.tokens)
+		c.keep(n)
 		if err := d.commitRows(s, b.taps, n); err != nil {
 			return err
 		}
-		c = cycle{tokens: tokens[:n], drafted: rows - 1, accepted: min(n, accepted)}
+		d.scorer.commit(s, b.ids, nn.Rows{N: n})
 		return s.Eval(d.state()...)
 	})
 	if err != nil {
@@ -66,8 +83,22 @@ func (d *Decoder) runCycle(ctx context.Context, rows int, want cut) (cycle, erro
 	return c, nil
 }
 
+// sound is the error of a block whose choices, the first of them at position
+// at, are no tokens.
+func (d *Decoder) sound(s *mlx.Scope, o outcome, at int) error {
+	if slices.Contains(o.tokens, nonFinite) {
+		return d.findNonFinite(s, o.block)
+	}
+	if i := slices.Index(o.tokens, exhausted); i >= 0 {
+		return fmt.Errorf("%w: bias, bans and masks leave no token at position %d", ErrRequest, at+i)
+	}
+	return nil
+}
+
 // verified is a block that was drafted and run through the target, as a graph.
 type verified struct {
+	rows    int
+	ids     mlx.Array // int32 [rows]: the anchor and the drafts
 	choices mlx.Array // int32 [rows]: the target's token after each row
 	count   mlx.Array // int32 [1]: leading drafts that are right
 	packed  mlx.Array // what the host reads, see unpack
@@ -75,35 +106,57 @@ type verified struct {
 }
 
 // build makes the graph of a draft, its verification and the acceptance after
-// anchor int32 [1]. The target's rows are pending.
-func (d *Decoder) build(s *mlx.Scope, anchor mlx.Array, rows int) verified {
-	ids, noise := anchor, d.noise(s, rows)
-	var drafts mlx.Array
+// anchor int32 [1]. The target's rows are pending. A constraint may cut the
+// block to fewer rows.
+func (d *Decoder) build(s *mlx.Scope, anchor mlx.Array, rows int) (verified, error) {
+	r := d.draws(s, rows)
+	var p proposal
 	if rows > 1 {
-		drafts = d.propose(s, anchor, draftNoise(s, noise), rows)
-		ids = s.Concat(0, anchor, drafts)
+		p = d.propose(s, anchor, r, rows)
 	}
-	hidden, taps := d.target.Forward(s, ids, d.cache, d.taps())
-	choices := d.choose(s, d.target.Logits(s, hidden), noise)
-	count := accept(s, drafts, choices)
-	return verified{choices: choices, count: count, packed: s.Concat(0, count, choices, ids), taps: taps}
+	var allowed mlx.Array
+	if d.bound(rows) {
+		var kept int
+		var err error
+		if allowed, kept, err = d.mask(s, p.ids); err != nil {
+			return verified{}, err
+		}
+		if kept < rows {
+			drafts := kept - 1
+			if p.probs.Valid() {
+				drafts = kept // the draft that is not allowed still is to be refused, see reject
+			}
+			rows, r, p = kept, r.cut(s, kept), p.cut(s, drafts)
+		}
+	}
+	return d.verify(s, anchor, p, rows, r, allowed), nil
 }
 
-// draftNoise is the noise of a block's drafts: of all its tokens but the last,
-// which only the target chooses.
-func draftNoise(s *mlx.Scope, noise mlx.Array) mlx.Array {
-	if !noise.Valid() {
-		return noise
+// verify makes the graph of a block of rows through the target. p has a draft
+// for each row but the anchor's, or one more (see reject).
+func (d *Decoder) verify(s *mlx.Scope, anchor mlx.Array, p proposal, rows int, r draws, allowed mlx.Array) verified {
+	v := verified{rows: rows, ids: anchor}
+	drafts := p.cut(s, rows-1).ids
+	if rows > 1 {
+		v.ids = s.Concat(0, anchor, drafts)
 	}
-	return s.SliceAxis(noise, 0, 0, noise.Dim(0)-1)
+	hidden, taps := d.target.Forward(s, v.ids, d.cache, d.taps())
+	logits := d.target.Logits(s, hidden)
+	v.taps = taps
+	v.choices = d.scorer.choose(s, logits, v.ids, p, r, allowed)
+	v.count = accept(s, drafts, v.choices)
+	v.packed = s.Concat(0, append([]mlx.Array{v.count, v.choices, v.ids}, d.scorer.logProbs(s, logits, v.choices)...)...)
+	return v
 }
 
-// unpack takes apart what a cycle gives the host in one array: the accepted
-// count, the target's choices and the block itself. tokens are the choices up
-// to the one after the last accepted draft.
-func unpack(packed []int) (accepted int, tokens, block []int) {
-	rows := len(packed) / 2
-	return packed[0], packed[1 : packed[0]+2], packed[rows+1:]
+// draws is the randomness of the tokens that rows block rows from the end of the
+// sequence choose.
+func (d *Decoder) draws(s *mlx.Scope, rows int) draws {
+	at := nn.At(d.cache.Len())
+	if d.drafting && !d.context.at.Exact() {
+		at = d.context.at // the host has only an upper bound
+	}
+	return d.scorer.sampler.draws(s, at.Advance(s, nn.Rows{N: 1}), rows, d.info.VocabSize)
 }
 
 // accept counts, on the device, the leading drafts that equal the target's

@@ -21,8 +21,14 @@ const DraftContextExceeded = "draft_context_exceeded"
 type DecoderOptions struct {
 	PrefillChunk int // 0: DefaultPrefillChunk
 	// Sampling draws the tokens; the zero value is greedy. A Seed of 0 is
-	// replaced by one that Decoder.Seed tells.
+	// replaced by one that Decoder.Seed tells. Rejection is refused: Verify does
+	// not know what its drafts were drawn from.
 	Sampling Sampling
+	// Penalties, LogitBias and BannedIDs are as in Request. The prompt is what
+	// Prefill runs, the completion what is committed after it.
+	Penalties Penalties
+	LogitBias map[int]float64
+	BannedIDs []int
 }
 
 // Decoder is one sequence of a target and, where there is one, a drafter,
@@ -56,12 +62,14 @@ type Decoder struct {
 	closed  bool
 	failed  error
 
-	started  bool // Prefill gave an anchor
-	anchor   int
-	sampler  *sampler // nil: greedy
-	drafting bool     // the drafter's context has a row for every committed token
-	draftOff string   // why drafting is false
-	pending  *pendingBlock
+	started     bool // Prefill gave an anchor
+	anchor      int
+	anchorProbs []tokenProbs // of the anchor that Prefill chose, nil where nobody asked
+	scorer      *scorer
+	constraint  constraint // nil: any token
+	drafting    bool       // the drafter's context has a row for every committed token
+	draftOff    string     // why drafting is false
+	pending     *pendingBlock
 
 	// Cycles in flight on the device, see pipeline.go.
 	pipelined   bool
@@ -73,7 +81,7 @@ type Decoder struct {
 // pendingBlock is a verified block that waits for Commit.
 type pendingBlock struct {
 	Verdict
-	rows int
+	ids  []int // the anchor and the drafts
 	taps []mlx.Array
 }
 
@@ -96,10 +104,14 @@ func NewDecoder(t Target, d *Drafter, o *DecoderOptions) (*Decoder, error) {
 	if o.PrefillChunk < 0 {
 		return nil, fmt.Errorf("%w: PrefillChunk is %d", ErrRequest, o.PrefillChunk)
 	}
-	if err := o.Sampling.check(); err != nil {
+	score := scoring{Sampling: o.Sampling, Penalties: o.Penalties, LogitBias: o.LogitBias, BannedIDs: o.BannedIDs}
+	if err := score.check(t.Info().VocabSize); err != nil {
 		return nil, err
 	}
-	dec := &Decoder{sampler: newSampler(o.Sampling), target: t, drafter: d, lib: t.Library(), info: t.Info(), chunk: o.PrefillChunk}
+	if o.Sampling.Rejection {
+		return nil, fmt.Errorf("%w: DecoderOptions.Sampling.Rejection; Session does it", ErrUnsupported)
+	}
+	dec := &Decoder{target: t, drafter: d, lib: t.Library(), info: t.Info(), chunk: o.PrefillChunk}
 	if dec.chunk == 0 {
 		dec.chunk = DefaultPrefillChunk
 	}
@@ -112,6 +124,7 @@ func NewDecoder(t Target, d *Drafter, o *DecoderOptions) (*Decoder, error) {
 	dec.pipelined = dec.lib.Device() == mlx.DeviceGPU
 	dec.cache = t.NewCache()
 	dec.owner = dec.lib.NewScope("decoder")
+	dec.scorer = newScorer(score, dec.info.VocabSize, dec.owner)
 	dec.startDrafting()
 	return dec, nil
 }
@@ -173,10 +186,14 @@ func (d *Decoder) Anchor() int {
 func (d *Decoder) Seed() uint64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.sampler == nil {
+	return d.seed()
+}
+
+func (d *Decoder) seed() uint64 {
+	if d.scorer.sampler == nil {
 		return 0
 	}
-	return d.sampler.Seed
+	return d.scorer.sampler.Seed
 }
 
 // Cache is the target's state of the sequence, for inspection inside Do.
@@ -196,6 +213,7 @@ func (d *Decoder) reset(ctx context.Context) error {
 	return d.lib.Do(ctx, func(*mlx.Scope) error {
 		d.release()
 		d.ground()
+		d.scorer.free()
 		d.cache.Reset()
 		if d.context != nil {
 			d.context.Reset()
@@ -260,7 +278,7 @@ func (d *Decoder) taps() []int {
 
 // state lists the arrays that every round must evaluate.
 func (d *Decoder) state() []mlx.Array {
-	arrays := d.cache.Arrays()
+	arrays := append(d.cache.Arrays(), d.scorer.arrays()...)
 	if d.context != nil {
 		arrays = append(arrays, d.context.Arrays()...)
 	}
@@ -268,7 +286,7 @@ func (d *Decoder) state() []mlx.Array {
 }
 
 // commitRows keeps the first n rows of the target's pending block and gives
-// their taps to the drafter.
+// their taps to the drafter. The scorer counts them by itself.
 func (d *Decoder) commitRows(s *mlx.Scope, taps []mlx.Array, n int) error {
 	if err := d.cache.Commit(s, n); err != nil {
 		return err

@@ -22,3 +22,25 @@ func (e *Engine) PromptIDs(r *Request) ([]int, error) { return e.promptIDs(r) }
 func Shape(s *mlx.Scope, o Sampling, logits mlx.Array) mlx.Array {
 	return newSampler(o).shape(s, logits)
 }
+
+// Constraint is constraint for tests outside of the package.
+type Constraint interface {
+	Free(n int) bool
+	Masks(drafts []int) ([]uint32, error)
+	Advance(tokens []int) error
+}
+
+type constraintFor struct{ c Constraint }
+
+func (f constraintFor) free(n int) bool                      { return f.c.Free(n) }
+func (f constraintFor) masks(drafts []int) ([]uint32, error) { return f.c.Masks(drafts) }
+func (f constraintFor) advance(tokens []int) error           { return f.c.Advance(tokens) }
+
+// Constrain keeps a request's tokens to those that c allows, and to those that
+// it allowed before.
+func Constrain(r *Request, c Constraint) {
+	var p plan
+	p.constrain(r.constraint)
+	p.constrain(constraintFor{c})
+	r.constraint = p.constraint
+}

@@ -2,7 +2,6 @@ package dflash
 
 import (
 	"context"
-	"slices"
 
 	"github.com/godflash/godflash/internal/nn"
 	"github.com/godflash/godflash/mlx"
@@ -31,13 +30,22 @@ type flight struct {
 // out turn out to be. budget is the number of tokens wanted after those read.
 func (d *Decoder) canLaunch(rows, budget int) bool {
 	end := d.cache.Len() + rows
-	for _, f := range d.flights {
-		budget -= f.rows
+	if budget-d.inFlight() < rows || end > d.info.ContextLength {
+		return false
 	}
-	if budget < rows || end > d.info.ContextLength {
+	if d.bound(d.inFlight() + rows) {
 		return false
 	}
 	return rows == 1 || (d.drafting && rows <= d.drafter.cfg.BlockSize && end <= d.drafter.cfg.MaxPositionEmbeddings)
+}
+
+// inFlight is the number of tokens, at most, whose cycles are not read.
+func (d *Decoder) inFlight() int {
+	rows := 0
+	for _, f := range d.flights {
+		rows += f.rows
+	}
+	return rows
 }
 
 // runPipelined keeps the device busy with blocks of rows and returns the
@@ -69,9 +77,12 @@ func (d *Decoder) launch(s *mlx.Scope, rows int) error {
 	if !anchor.Valid() {
 		anchor = idArray(s, []int{d.anchor})
 	}
-	b := d.build(s, anchor, rows)
+	b, err := d.build(s, anchor, rows)
+	if err != nil {
+		return err
+	}
 	next := s.Take(b.choices, b.count, 0)
-	if err := d.commitLaunched(s, b.taps, rows, b.count); err != nil {
+	if err := d.commitLaunched(s, b); err != nil {
 		return err
 	}
 	if err := s.AsyncEval(append([]mlx.Array{b.packed, next}, d.state()...)...); err != nil {
@@ -85,15 +96,17 @@ func (d *Decoder) launch(s *mlx.Scope, rows int) error {
 
 // commitLaunched keeps the accepted rows of the block just built. A block of
 // one row is kept whole, so the host goes on knowing the length.
-func (d *Decoder) commitLaunched(s *mlx.Scope, taps []mlx.Array, rows int, count mlx.Array) error {
-	if rows == 1 {
-		return d.commitRows(s, taps, 1)
+func (d *Decoder) commitLaunched(s *mlx.Scope, b verified) error {
+	if b.rows == 1 {
+		d.scorer.commit(s, b.ids, nn.Rows{N: 1})
+		return d.commitRows(s, b.taps, 1)
 	}
-	n := s.Add(count, s.Scalar(1, mlx.Int32))
+	n := s.Add(b.count, s.Scalar(1, mlx.Int32))
+	d.scorer.commit(s, b.ids, nn.Rows{N: b.rows, Array: n})
 	if err := d.cache.CommitArray(s, n); err != nil {
 		return err
 	}
-	return d.drafter.append(s, d.context, taps, nn.Rows{N: rows, Array: n})
+	return d.drafter.append(s, d.context, b.taps, nn.Rows{N: b.rows, Array: n})
 }
 
 // land reads the oldest cycle and lowers the bounds to what is known now.
@@ -105,22 +118,20 @@ func (d *Decoder) land(s *mlx.Scope) (cycle, error) {
 	}
 	d.owner.Free(f.packed)
 	d.flights = d.flights[1:]
-	accepted, tokens, block := unpack(packed)
-	d.settled += accepted + 1
-	out := 0
-	for _, f := range d.flights {
-		out += f.rows
-	}
+	o := d.scorer.unpack(packed, f.rows)
+	at := d.settled + 1
+	d.settled += o.accepted + 1
+	out := d.inFlight()
 	d.cache.Settle(d.settled, out)
 	if d.drafting {
 		d.context.Settle(d.settled, out)
 	}
-	if slices.Contains(tokens, nonFinite) {
-		return cycle{}, d.findNonFinite(s, block)
+	if err := d.sound(s, o, at); err != nil {
+		return cycle{}, err
 	}
-	c := cycle{tokens: tokens, drafted: f.rows - 1, accepted: accepted}
+	c := cycle{tokens: o.tokens, probs: o.probs, drafted: f.rows - 1, accepted: o.accepted}
 	if out == 0 {
-		d.anchor = c.tokens[accepted]
+		d.anchor = c.tokens[o.accepted]
 		d.owner.Free(d.anchorArray)
 		d.anchorArray = mlx.Array{}
 	}

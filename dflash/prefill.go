@@ -58,10 +58,13 @@ func (d *Decoder) prefillChunk(s *mlx.Scope, ids []int, last bool) error {
 	if err := s.Err(); err != nil {
 		return err
 	}
+	d.scorer.see(s, ids)
 	var first mlx.Array
 	if last {
-		noise := d.sampler.noise(s, nn.At(d.cache.Len()+len(ids)), 1, d.info.VocabSize)
-		first = d.choose(s, d.target.Logits(s, s.SliceAxis(hidden, 1, len(ids)-1, len(ids))), noise)
+		var err error
+		if first, err = d.first(s, s.SliceAxis(hidden, 1, len(ids)-1, len(ids)), nn.At(d.cache.Len()+len(ids))); err != nil {
+			return err
+		}
 	}
 	if err := d.commitRows(s, taps, len(ids)); err != nil {
 		return err
@@ -74,16 +77,35 @@ func (d *Decoder) prefillChunk(s *mlx.Scope, ids []int, last bool) error {
 		return err
 	}
 	if last {
-		choice, err := readIDs(first)
+		packed, err := readIDs(first)
 		if err != nil {
 			return err
 		}
-		if d.anchor = choice[0]; d.anchor == nonFinite {
-			return d.findNonFinite(s, ids)
+		o := d.scorer.unpack(packed, 1)
+		o.block = ids
+		if err := d.sound(s, o, d.cache.Len()); err != nil {
+			return err
 		}
+		d.anchor, d.anchorProbs = o.tokens[0], o.probs
 	}
 	if !last || len(ids) >= DefaultPrefillChunk {
 		return d.lib.ClearCache(context.Background())
 	}
 	return nil
+}
+
+// first is the choice for hidden [1, 1, hidden], the last row before position
+// at, packed like a block's.
+func (d *Decoder) first(s *mlx.Scope, hidden mlx.Array, at nn.Position) (mlx.Array, error) {
+	var allowed mlx.Array
+	if d.bound(1) {
+		var err error
+		if allowed, _, err = d.mask(s, mlx.Array{}); err != nil {
+			return mlx.Array{}, err
+		}
+	}
+	logits := d.target.Logits(s, hidden)
+	choice := d.scorer.choose(s, logits, mlx.Array{}, proposal{}, d.scorer.sampler.draws(s, at, 1, d.info.VocabSize), allowed)
+	none := s.Zeros(mlx.Int32, 1)
+	return s.Concat(0, append([]mlx.Array{none, choice, none}, d.scorer.logProbs(s, logits, choice)...)...), nil
 }

@@ -80,6 +80,8 @@ type Request struct {
 	// BlockSize is the number of rows of a block for this request, which the
 	// controller then leaves alone. 0: the engine's, as the controller sees fit.
 	BlockSize int
+
+	constraint constraint // beside those that the fields make; tests set it
 }
 
 // Penalties lower the scores of tokens that the sequence holds already, drafted
@@ -158,12 +160,6 @@ func (r *Request) unwired() error {
 		set  bool
 	}{
 		{"Stop", r.Stop != nil},
-		{"Sampling.Rejection", r.Sampling.Rejection},
-		{"Penalties", r.Penalties != Penalties{}},
-		{"LogitBias", r.LogitBias != nil},
-		{"BannedIDs", r.BannedIDs != nil},
-		{"LogProbs", r.LogProbs},
-		{"TopLogProbs", r.TopLogProbs != 0},
 		{"Format", r.Format != nil},
 		{"ToolChoice", r.ToolChoice != ToolChoice{}},
 		{"ThinkingBudget", r.ThinkingBudget != 0},
@@ -184,6 +180,9 @@ type plan struct {
 	stop  map[int]bool
 	limit int // tokens to generate at most, at least 1
 	rows  int // of a block, 1 without drafting
+
+	scoring    scoring
+	constraint constraint // nil: any token
 }
 
 // prepare checks a request and renders its prompt. No model work is done.
@@ -208,12 +207,14 @@ func (e *Engine) prepare(r *Request) (*plan, error) {
 		return nil, ErrEmptyPrompt
 	case len(ids) >= context:
 		return nil, fmt.Errorf("%w: the prompt has %d tokens, the model %d positions and one must be left", ErrContextLength, len(ids), context)
-	case r.Sampling.check() != nil:
-		return nil, r.Sampling.check()
 	case r.MaxTokens < 0:
 		return nil, fmt.Errorf("%w: MaxTokens is %d", ErrRequest, r.MaxTokens)
 	}
-	p := &plan{ids: ids, stop: map[int]bool{}, limit: context - len(ids), rows: e.info.BlockSize}
+	scoring := scoring{r.Sampling, r.Penalties, r.LogitBias, r.BannedIDs, r.LogProbs, r.TopLogProbs}
+	if err := scoring.check(vocab); err != nil {
+		return nil, err
+	}
+	p := &plan{scoring: scoring, ids: ids, stop: map[int]bool{}, limit: context - len(ids), rows: e.info.BlockSize}
 	if r.MaxTokens > 0 {
 		p.limit = min(p.limit, r.MaxTokens)
 	}
@@ -237,6 +238,7 @@ func (e *Engine) prepare(r *Request) (*plan, error) {
 	for _, id := range r.StopIDs {
 		p.stop[id] = true
 	}
+	p.constrain(r.constraint)
 	return p, nil
 }
 

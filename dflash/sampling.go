@@ -44,19 +44,13 @@ type Sampling struct {
 const minTemperature = 1e-4
 
 func (o Sampling) check() error {
-	bad := func(name string, v float64, low, high float64) error {
-		if math.IsNaN(v) || v < low || v > high {
-			return fmt.Errorf("%w: %s is %g, expected %g to %g", ErrRequest, name, v, low, high)
-		}
-		return nil
-	}
-	if err := bad("Temperature", o.Temperature, 0, 100); err != nil {
+	if err := between("Temperature", o.Temperature, 0, 100); err != nil {
 		return err
 	}
-	if err := bad("TopP", o.TopP, 0, 1); err != nil {
+	if err := between("TopP", o.TopP, 0, 1); err != nil {
 		return err
 	}
-	if err := bad("MinP", o.MinP, 0, 1); err != nil {
+	if err := between("MinP", o.MinP, 0, 1); err != nil {
 		return err
 	}
 	if o.TopK < 0 {
@@ -68,7 +62,6 @@ func (o Sampling) check() error {
 // sampler draws the tokens of one generation.
 type sampler struct {
 	Sampling
-	key [2]uint32 // the seed, spread over all bits
 }
 
 // newSampler returns nil for greedy decoding.
@@ -79,39 +72,95 @@ func newSampler(o Sampling) *sampler {
 	for o.Seed == 0 {
 		o.Seed = rand.Uint64()
 	}
-	// Neighbouring seeds must not be neighbouring keys: a position is added to
-	// the key (SplitMix64's finalizer).
-	z := o.Seed + 0x9e3779b97f4a7c15
+	return &sampler{o}
+}
+
+// purpose keeps random numbers apart that are used for different things at the
+// same position.
+type purpose uint64
+
+const (
+	forTarget purpose = iota // the target's choices
+	forDraft                 // the drafts, with Rejection
+	forAccept                // whether a draft is taken, with Rejection
+)
+
+// keys are the random keys, uint32 [2] each, of rows positions from p on.
+// Numbers of a position do not depend on those of another: what is drawn and
+// thrown away, because a draft before it was wrong, has had no effect and may
+// be drawn again.
+func (g *sampler) keys(s *mlx.Scope, p nn.Position, rows int, why purpose) []mlx.Array {
+	// Neighbouring seeds and purposes must not be neighbouring keys: a position
+	// is added to the key (SplitMix64's finalizer).
+	z := (g.Seed + uint64(why)*0xd1342543de82ef95) + 0x9e3779b97f4a7c15
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
 	z = (z ^ z>>27) * 0x94d049bb133111eb
 	z ^= z >> 31
-	return &sampler{Sampling: o, key: [2]uint32{uint32(z >> 32), uint32(z)}}
-}
-
-// noise is Gumbel noise for the tokens at rows positions from p on:
-// float32 [rows, vocab]. A nil sampler has none.
-func (g *sampler) noise(s *mlx.Scope, p nn.Position, rows, vocab int) mlx.Array {
-	if g == nil {
-		return mlx.Array{}
-	}
 	at := p.Array
 	if p.Exact() {
 		at = mlx.FromSlice(s, []int32{int32(p.Bound)})
 	}
 	at = s.AsType(at, mlx.Uint32)
-	parts := make([]mlx.Array, rows)
+	high := mlx.FromSlice(s, []uint32{uint32(z >> 32)})
+	keys := make([]mlx.Array, rows)
 	for i := range rows {
-		low := s.Add(at, mlx.FromSlice(s, []uint32{g.key[1] + uint32(i)}))
-		key := s.Concat(0, mlx.FromSlice(s, []uint32{g.key[0]}), low)
-		parts[i] = s.Gumbel(key, mlx.Float32, 1, vocab)
+		low := s.Add(at, mlx.FromSlice(s, []uint32{uint32(z) + uint32(i)}))
+		keys[i] = s.Concat(0, high, low)
 	}
-	return s.Concat(0, parts...)
+	return keys
 }
 
-// draw picks a token for each row: logits [..., T, vocab] and noise [T, vocab]
-// to int32 [T].
-func (g *sampler) draw(s *mlx.Scope, logits, noise mlx.Array) mlx.Array {
-	x := g.shape(s, s.Reshape(s.AsType(logits, mlx.Float32), noise.Dim(0), noise.Dim(1)))
+// gumbel is Gumbel noise for the tokens at rows positions from p on: float32
+// [rows, vocab].
+func (g *sampler) gumbel(s *mlx.Scope, p nn.Position, rows, vocab int, why purpose) mlx.Array {
+	parts := g.keys(s, p, rows, why)
+	for i, key := range parts {
+		parts[i] = s.Gumbel(key, mlx.Float32, 1, vocab)
+	}
+	// -log(-log u) of the smallest u above 0 is about -3.1. One in 2^32 is 0, and
+	// its minus infinity must not make a token like those that are filtered out.
+	return s.Maximum(s.Concat(0, parts...), s.Scalar(-4, mlx.Float32))
+}
+
+// draws is the randomness of a block of T rows; the zero value for greedy
+// decoding.
+type draws struct {
+	target mlx.Array // float32 [T, vocab]
+	draft  mlx.Array // float32 [T, vocab]: target itself unless Rejection
+	accept mlx.Array // float32 [T], in [0, 1): Rejection only
+}
+
+// draws is the randomness of rows positions from p on, for a block with drafts
+// or a single row. A nil sampler has none.
+func (g *sampler) draws(s *mlx.Scope, p nn.Position, rows, vocab int) draws {
+	if g == nil {
+		return draws{}
+	}
+	d := draws{target: g.gumbel(s, p, rows, vocab, forTarget)}
+	d.draft = d.target
+	if g.Rejection && rows > 1 {
+		d.draft = g.gumbel(s, p, rows, vocab, forDraft)
+		parts := g.keys(s, p, rows, forAccept)
+		zero, one := s.Scalar(0, mlx.Float32), s.Scalar(1, mlx.Float32)
+		for i, key := range parts {
+			parts[i] = s.Uniform(key, zero, one, mlx.Float32, 1)
+		}
+		d.accept = s.Concat(0, parts...)
+	}
+	return d
+}
+
+// cut keeps the first n rows of what the target uses.
+func (d draws) cut(s *mlx.Scope, n int) draws {
+	if d.target.Valid() {
+		d.target = s.SliceAxis(d.target, 0, 0, n)
+	}
+	return d
+}
+
+// largest picks the token with the largest sum of score and noise, both [T,
+// vocab], for each row: int32 [T].
+func largest(s *mlx.Scope, x, noise mlx.Array) mlx.Array {
 	return s.AsType(s.Argmax(s.Add(x, noise), -1, false), mlx.Int32)
 }
 

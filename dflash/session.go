@@ -124,21 +124,22 @@ func (g *generation) run(ctx context.Context, r *Request, yield func(Token, erro
 	if err != nil {
 		return err
 	}
-	tokens := []int{first}
+	c := cycle{tokens: []int{first}, probs: d.anchorProbs}
 	for {
-		for i, id := range tokens {
+		for i, id := range c.tokens {
 			token, err := g.token(id)
 			if err != nil {
 				return err
 			}
-			if i+1 == len(tokens) && token.Finish != "" {
+			g.describe(&token, c, i)
+			if i+1 == len(c.tokens) && token.Finish != "" {
 				g.finish(ctx, token.Finish)
 			}
 			if !yield(token, nil) || token.Finish != "" {
 				return nil
 			}
 		}
-		if tokens, err = g.cycle(ctx); err != nil {
+		if c, err = g.cycle(ctx); err != nil {
 			return err
 		}
 	}
@@ -151,9 +152,9 @@ func (g *generation) prefill(ctx context.Context, r *Request) (int, error) {
 	if err := d.reset(ctx); err != nil {
 		return 0, err
 	}
-	if d.sampler = newSampler(r.Sampling); d.sampler != nil {
-		g.stats.Seed = d.sampler.Seed
-	}
+	d.scorer = newScorer(g.plan.scoring, d.info.VocabSize, d.owner)
+	d.constraint = g.plan.constraint
+	g.stats.Seed = d.seed()
 	if r.NoDraft {
 		d.stopDrafting("switched off")
 	}
@@ -163,22 +164,37 @@ func (g *generation) prefill(ctx context.Context, r *Request) (int, error) {
 	first, err := d.prefill(ctx, g.plan.ids)
 	g.stats.Prefill = time.Since(start)
 	g.stats.DraftOff = d.draftOff
+	if err == nil && d.constraint != nil {
+		err = d.constraint.advance([]int{first})
+	}
 	return first, err
+}
+
+// describe says what is known of the i-th token of a cycle.
+func (g *generation) describe(t *Token, c cycle, i int) {
+	t.Position = len(g.plan.ids) + g.stats.CompletionTokens - 1
+	t.Drafted = i < c.accepted
+	if c.probs != nil {
+		t.LogProb, t.Top = c.probs[i].logProb, c.probs[i].top
+	}
 }
 
 // cycle runs one decode cycle and returns its tokens, cut at the first that
 // ends the generation.
-func (g *generation) cycle(ctx context.Context) ([]int, error) {
+func (g *generation) cycle(ctx context.Context) (cycle, error) {
 	d := g.decoder
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err := d.usable(); err != nil {
-		return nil, err
+		return cycle{}, err
 	}
 	start := time.Now()
 	c, err := g.decode(ctx, g.plan.limit-g.stats.CompletionTokens)
+	if err == nil && d.constraint != nil {
+		err = d.constraint.advance(c.tokens)
+	}
 	if err != nil {
-		return nil, err
+		return cycle{}, err
 	}
 	g.stats.Decode += time.Since(start)
 	g.stats.DraftOff = d.draftOff
@@ -186,7 +202,7 @@ func (g *generation) cycle(ctx context.Context) ([]int, error) {
 	g.stats.Drafted += c.drafted
 	g.stats.Accepted += c.accepted
 	g.stats.AcceptedPerCycle = append(g.stats.AcceptedPerCycle, c.accepted)
-	return c.tokens, nil
+	return c, nil
 }
 
 // decode runs one cycle for at most budget tokens.
@@ -198,8 +214,7 @@ func (g *generation) decode(ctx context.Context, budget int) (cycle, error) {
 			return cycle{}, err
 		}
 		if ok {
-			n := g.cut(c.tokens)
-			c.tokens, c.accepted = c.tokens[:n], min(n, c.accepted)
+			c.keep(g.cut(c.tokens))
 			return c, nil
 		}
 	}

@@ -3,8 +3,8 @@ package dflash
 import (
 	"context"
 	"fmt"
-	"slices"
 
+	"github.com/godflash/godflash/internal/nn"
 	"github.com/godflash/godflash/mlx"
 )
 
@@ -35,18 +35,17 @@ func (d *Decoder) Propose(ctx context.Context, n int) ([]int, error) {
 	var drafts []int
 	err := d.do(ctx, func(s *mlx.Scope) error {
 		var err error
-		drafts, err = readIDs(d.propose(s, idArray(s, []int{d.anchor}), d.noise(s, rows-1), rows))
+		drafts, err = readIDs(d.propose(s, idArray(s, []int{d.anchor}), d.draws(s, rows-1), rows).ids)
 		return err
 	})
 	return drafts, err
 }
 
-// propose is the drafter's block of rows after anchor int32 [1], int32
-// [rows-1], drawn with the noise of those positions.
-func (d *Decoder) propose(s *mlx.Scope, anchor, noise mlx.Array, rows int) mlx.Array {
+// propose is the drafter's block of rows after anchor int32 [1]: rows-1 drafts.
+func (d *Decoder) propose(s *mlx.Scope, anchor mlx.Array, r draws, rows int) proposal {
 	masks := s.Full(float64(d.drafter.cfg.MaskTokenID), mlx.Int32, rows-1)
 	block := s.Reshape(d.target.Embed(s, s.Concat(0, anchor, masks)), 1, rows, d.info.HiddenSize)
-	return d.pick(s, d.target.Unembed(s, d.drafter.Propose(s, d.context, block)), noise)
+	return d.scorer.propose(s, d.target.Unembed(s, d.drafter.Propose(s, d.context, block)), anchor, r)
 }
 
 // Verify runs the anchor and the drafts through the target in one pass and
@@ -71,22 +70,24 @@ func (d *Decoder) Verify(ctx context.Context, drafts []int) (Verdict, error) {
 	}
 	var p *pendingBlock
 	err := d.do(ctx, func(s *mlx.Scope) error {
-		ids := idArray(s, append([]int{d.anchor}, drafts...))
-		noise := d.noise(s, len(drafts)+1)
-		hidden, taps := d.target.Forward(s, ids, d.cache, d.taps())
-		choices := d.choose(s, d.target.Logits(s, hidden), noise)
-		if err := s.Eval(append([]mlx.Array{choices}, taps...)...); err != nil {
+		block := append([]int{d.anchor}, drafts...)
+		var given proposal
+		if len(drafts) > 0 {
+			given.ids = idArray(s, drafts)
+		}
+		v := d.verify(s, idArray(s, block[:1]), given, len(block), d.draws(s, len(block)), mlx.Array{})
+		if err := s.Eval(append([]mlx.Array{v.choices}, v.taps...)...); err != nil {
 			return err
 		}
-		tokens, err := readIDs(choices)
+		tokens, err := readIDs(v.choices)
 		if err != nil {
 			return err
 		}
-		if slices.Contains(tokens, nonFinite) {
-			return d.findNonFinite(s, append([]int{d.anchor}, drafts...))
+		if err := d.sound(s, outcome{tokens: tokens, block: block}, d.cache.Len()+1); err != nil {
+			return err
 		}
-		p = &pendingBlock{Verdict: Verdict{Choices: tokens, Accepted: leading(drafts, tokens)}, rows: len(tokens)}
-		for _, t := range taps {
+		p = &pendingBlock{Verdict: Verdict{Choices: tokens, Accepted: leading(drafts, tokens)}, ids: block}
+		for _, t := range v.taps {
 			p.taps = append(p.taps, d.owner.Move(t))
 		}
 		return nil
@@ -128,6 +129,7 @@ func (d *Decoder) Commit(ctx context.Context, n int) error {
 		if err := d.commitRows(s, p.taps, n); err != nil {
 			return err
 		}
+		d.scorer.commit(s, idArray(s, p.ids), nn.Rows{N: n})
 		d.release()
 		return s.Eval(d.state()...)
 	})

@@ -57,17 +57,22 @@ type Rows struct {
 // Exact reports whether the host knows the count.
 func (r Rows) Exact() bool { return !r.Array.Valid() }
 
+// Count is the count as data, int32 of shape [1].
+func (r Rows) Count(s *mlx.Scope) mlx.Array {
+	if r.Exact() {
+		return mlx.FromSlice(s, []int32{int32(r.N)})
+	}
+	return r.Array
+}
+
 // Advance is the position n rows after p. The array of the result lives in s.
 func (p Position) Advance(s *mlx.Scope, n Rows) Position {
 	if p.Exact() && n.Exact() {
 		return At(p.Bound + n.N)
 	}
-	a, b := p.Array, n.Array
+	a := p.Array
 	if p.Exact() {
 		a = mlx.FromSlice(s, []int32{int32(p.Bound)})
 	}
-	if n.Exact() {
-		b = mlx.FromSlice(s, []int32{int32(n.N)})
-	}
-	return Position{Bound: p.Bound + n.N, Array: s.Add(a, b)}
+	return Position{Bound: p.Bound + n.N, Array: s.Add(a, n.Count(s))}
 }

@@ -1,0 +1,138 @@
+package dflash_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/godflash/godflash/dflash"
+	"github.com/godflash/godflash/internal/fixture"
+)
+
+// onlyEven allows a token where the sum with the one before it is even, by
+// masks, and from the free-th token on anything.
+type onlyEven struct {
+	vocab, last, free int
+	chosen            []int
+	cut               int // blocks that were cut
+	fail              error
+}
+
+func (c *onlyEven) allows(before, id int) bool { return (before+id)%2 == 0 }
+
+func (c *onlyEven) Free(n int) bool { return len(c.chosen) >= c.free }
+
+func (c *onlyEven) Masks(drafts []int) ([]uint32, error) {
+	words := (c.vocab + 31) / 32
+	var out []uint32
+	before := c.last
+	for i := range len(drafts) + 1 {
+		row := make([]uint32, words)
+		for id := range c.vocab {
+			if c.allows(before, id) || len(c.chosen)+i >= c.free {
+				row[id/32] |= 1 << (id % 32)
+			}
+		}
+		out = append(out, row...)
+		if i < len(drafts) {
+			if row[drafts[i]/32]>>(drafts[i]%32)&1 == 0 {
+				c.cut++
+				break
+			}
+			before = drafts[i]
+		}
+	}
+	return out, c.fail
+}
+
+func (c *onlyEven) Advance(tokens []int) error {
+	c.chosen = append(c.chosen, tokens...)
+	c.last = tokens[len(tokens)-1]
+	return nil
+}
+
+// Case 92: masks hold for each row, whatever the drafts are: the tokens are
+// those of plain decoding under the same masks, and all are allowed. Masks may
+// forbid every draft.
+func TestConstraint(t *testing.T) {
+	spec := fixture.Rand(t, t.TempDir(), fixture.Options{Seed: 41})
+	e := fixturePair(t, spec, fixture.DraftOptions{Seed: 42})
+	odd := 0
+	for _, sampling := range []dflash.Sampling{{}, {Temperature: 1, Seed: 7}, {Temperature: 1, Seed: 7, Rejection: true}} {
+		for _, free := range []int{15, 1000} {
+			generate := func(noDraft, pipelined bool) ([]int, *onlyEven) {
+				s := newSession(t, e)
+				s.SetPipelined(pipelined)
+				c := &onlyEven{vocab: spec.Vocab, last: 72, free: free}
+				r := dflash.Request{IDs: []int{71, 72}, MaxTokens: 60, IgnoreEOS: true, Sampling: sampling, NoDraft: noDraft}
+				dflash.Constrain(&r, c)
+				ids, _ := run(t, s, r)
+				require.Equal(t, ids, c.chosen)
+				before := 72
+				for i, id := range ids {
+					if i < free {
+						require.True(t, c.allows(before, id))
+					}
+					before = id
+				}
+				return ids, c
+			}
+			plain, _ := generate(true, false)
+			drafted, c := generate(false, false)
+			require.Positive(t, c.cut)
+			inFlight, _ := generate(false, true)
+			if !sampling.Rejection {
+				require.Equal(t, plain, drafted)
+				require.Equal(t, plain, inFlight)
+			}
+			for i := free; i < len(plain); i++ {
+				if !c.allows(plain[i-1], plain[i]) {
+					odd++
+				}
+			}
+		}
+	}
+	require.Positive(t, odd) // it is the mask that keeps them even
+}
+
+// A constraint's error, masks of the wrong size and a row that allows nothing
+// end the generation with an error.
+func TestConstraintErrors(t *testing.T) {
+	spec := fixture.Rand(t, t.TempDir(), fixture.Options{Seed: 41})
+	e := fixturePair(t, spec, fixture.DraftOptions{Seed: 42})
+	planted := errors.New("planted")
+	for name, c := range map[string]struct {
+		constraint dflash.Constraint
+		is         error
+		text       string
+	}{
+		"its own": {&onlyEven{vocab: spec.Vocab, free: 1000, fail: planted}, planted, ""},
+		"size":    {&onlyEven{vocab: 32, free: 1000}, nil, "masks of"},
+		"nothing": {nothing(spec.Vocab), dflash.ErrRequest, "no token at position 2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSession(t, e)
+			r := dflash.Request{IDs: []int{71, 72}, MaxTokens: 9, IgnoreEOS: true}
+			dflash.Constrain(&r, c.constraint)
+			var last error
+			for _, err := range s.Generate(t.Context(), r) {
+				last = err
+			}
+			require.Error(t, last)
+			if c.is != nil {
+				require.ErrorIs(t, last, c.is)
+			}
+			require.ErrorContains(t, last, c.text)
+		})
+	}
+}
+
+type nothing int
+
+func (nothing) Free(int) bool { return false }
+func (n nothing) Masks([]int) ([]uint32, error) {
+	return slices.Repeat([]uint32{0}, (int(n)+31)/32), nil
+}
+func (nothing) Advance([]int) error { return nil }
