@@ -6,6 +6,9 @@
 // needs); the text is the same byte for byte. Objects in tool schemas and tool
 // arguments keep the order of their keys.
 //
+// The way back is a Splitter: it takes the text of a reply as it is written and
+// tells reasoning, content and tool calls apart.
+//
 // RenderSegments keeps control tokens that stand inside messages apart from those
 // that the template writes.
 //
