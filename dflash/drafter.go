@@ -200,60 +200,6 @@ func (d *Drafter) Config() *DraftConfig { return d.cfg }
 // Close frees the weights. It may be called from any goroutine, more than once.
 func (d *Drafter) Close() error { return d.weights.Close() }
 
-// DraftContext is a drafter's state of one sequence: keys and values of one
-// row per committed token. A block's own rows are never part of it.
-type DraftContext struct {
-	owner *mlx.Scope
-	kv    []*nn.KV
-	at    nn.Position
-	low   int // rows that are committed for sure while at is an upper bound
-}
-
-// NewContext makes the state of an empty sequence, from any goroutine.
-func (d *Drafter) NewContext() *DraftContext {
-	c := &DraftContext{owner: d.lib.NewScope("draft context"), kv: make([]*nn.KV, len(d.layers))}
-	for i := range c.kv {
-		c.kv[i] = nn.NewKV(d.cfg.NumKeyValueHeads, d.cfg.HeadDim, d.dtype)
-	}
-	return c
-}
-
-// Len is the number of context rows, or an upper bound until Settle.
-func (c *DraftContext) Len() int { return c.at.Bound }
-
-// Close frees the state, from any goroutine.
-func (c *DraftContext) Close() error { return c.owner.Close() }
-
-// Reset empties the context.
-func (c *DraftContext) Reset() {
-	for _, kv := range c.kv {
-		kv.Clear(c.owner)
-	}
-	c.owner.Free(c.at.Array)
-	c.at, c.low = nn.At(0), 0
-}
-
-// Settle is TargetCache.Settle for the context.
-func (c *DraftContext) Settle(length, inFlight int) {
-	c.at.Bound, c.low = length+inFlight, length
-	if inFlight == 0 {
-		c.owner.Free(c.at.Array)
-		c.at.Array = mlx.Array{}
-	}
-}
-
-// Arrays lists every array of the state, for evaluation.
-func (c *DraftContext) Arrays() []mlx.Array {
-	var out []mlx.Array
-	for _, kv := range c.kv {
-		out = append(out, kv.Arrays()...)
-	}
-	if c.at.Array.Valid() {
-		out = append(out, c.at.Array)
-	}
-	return out
-}
-
 // Features is the context feature of tapped hidden states, each [1, S, hidden]
 // in the order of target_layer_ids: hidden_norm(fc(taps)), [1, S, hidden].
 func (d *Drafter) Features(s *mlx.Scope, tapped []mlx.Array) mlx.Array {

@@ -1,6 +1,8 @@
 package dflash
 
 import (
+	"slices"
+
 	"github.com/godflash/godflash/mlx"
 	"github.com/godflash/godflash/qwen"
 )
@@ -11,6 +13,9 @@ type TargetInfo struct {
 	HiddenSize    int
 	VocabSize     int // rows of the embedding
 	ContextLength int // positions
+	// Recurrent says that some layers keep a state that cannot be cut, so that a
+	// sequence can only go back to where TargetCache.States were taken.
+	Recurrent bool
 }
 
 // Target is what decoding needs of a model: the forward pass with taps, the
@@ -22,6 +27,9 @@ type Target interface {
 	Info() TargetInfo
 	// NewCache makes the state of an empty sequence.
 	NewCache() TargetCache
+	// Fork makes a second cache with the rows of c, which shares its memory until
+	// one of the two is written to.
+	Fork(c TargetCache) (TargetCache, error)
 	// Forward runs ids int32 [T] from the end of the cache, whose T rows are
 	// pending afterwards. hidden is [1, T, hidden], tapped the outputs of the
 	// decoder layers in taps, in that order, each of the same shape.
@@ -42,6 +50,10 @@ type TargetCache interface {
 	CommitArray(s *mlx.Scope, n mlx.Array) error
 	Settle(length, inFlight int)
 	Arrays() []mlx.Array
+	States(s *mlx.Scope) []mlx.Array
+	Trim(n int, states []mlx.Array) error
+	Rows(s *mlx.Scope, from, to int) []mlx.Array
+	Restore(s *mlx.Scope, n int, parts [][]mlx.Array, states []mlx.Array) error
 	Reset()
 	Close() error
 }
@@ -59,10 +71,19 @@ func qwenInfo(c *qwen.Config) TargetInfo {
 		HiddenSize:    c.HiddenSize,
 		VocabSize:     c.VocabSize,
 		ContextLength: c.MaxPositionEmbeddings,
+		Recurrent:     slices.Contains(c.LayerTypes, qwen.LinearAttention),
 	}
 }
 
 func (t qwenTarget) NewCache() TargetCache { return t.Model.NewCache() }
+
+func (t qwenTarget) Fork(c TargetCache) (TargetCache, error) {
+	f, err := c.(*qwen.Cache).Fork()
+	if err != nil {
+		return nil, err // not a nil *Cache in an interface
+	}
+	return f, nil
+}
 
 func (t qwenTarget) Forward(s *mlx.Scope, ids mlx.Array, c TargetCache, taps []int) (mlx.Array, []mlx.Array) {
 	out := t.Model.Forward(s, ids, c.(*qwen.Cache), &qwen.ForwardOptions{Taps: taps})

@@ -28,6 +28,7 @@ type Cache struct {
 	at      nn.Position  // of the first row that is not committed
 	pending int          // rows of the last forward pass
 	max     int          // positions that the model has
+	state   stateShape
 }
 
 // NewCache makes the state of an empty sequence. It may be called from any
@@ -38,6 +39,7 @@ func (m *Model) NewCache() *Cache {
 		kv:    make([]*nn.KV, m.cfg.NumHiddenLayers),
 		rec:   make([]*recurrent, m.cfg.NumHiddenLayers),
 		max:   m.cfg.MaxPositionEmbeddings,
+		state: m.stateShape(),
 	}
 	for i, kind := range m.cfg.LayerTypes {
 		if kind == FullAttention {
