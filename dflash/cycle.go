@@ -52,6 +52,11 @@ func (d *Decoder) runCycle(ctx context.Context, rows int, want cut) (cycle, erro
 	}
 	var c cycle
 	err := d.do(ctx, func(s *mlx.Scope) error {
+		var before point
+		if at := d.cache.Len(); rows > 1 {
+			before = d.mark()
+			defer func() { d.clearMarks(); d.setMark(before, at) }()
+		}
 		b, err := d.build(s, idArray(s, []int{d.anchor}), rows)
 		if err != nil {
 			return err
@@ -73,6 +78,7 @@ func (d *Decoder) runCycle(ctx context.Context, rows int, want cut) (cycle, erro
 		if err := d.commitRows(s, b.taps, n); err != nil {
 			return err
 		}
+		d.past.rows = append(d.past.rows, o.block[:n]...)
 		d.scorer.commit(s, b.ids, nn.Rows{N: n})
 		return s.Eval(d.state()...)
 	})

@@ -62,6 +62,7 @@ type Decoder struct {
 	closed  bool
 	failed  error
 
+	past        past
 	started     bool // Prefill gave an anchor
 	anchor      int
 	anchorProbs []tokenProbs // of the anchor that Prefill chose, nil where nobody asked
@@ -211,14 +212,7 @@ func (d *Decoder) reset(ctx context.Context) error {
 		return fmt.Errorf("decoder: %w", ErrClosed)
 	}
 	return d.lib.Do(ctx, func(*mlx.Scope) error {
-		d.release()
-		d.ground()
-		d.scorer.free()
-		d.cache.Reset()
-		if d.context != nil {
-			d.context.Reset()
-		}
-		d.failed, d.started, d.anchor = nil, false, 0
+		d.empty()
 		d.startDrafting()
 		return nil
 	})

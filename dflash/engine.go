@@ -39,6 +39,14 @@ type Options struct {
 	// PrefillChunk is the number of prompt tokens that one forward pass takes.
 	// 0: DefaultPrefillChunk.
 	PrefillChunk int
+	// PrefixCacheBytes bounds the memory of the engine's cache of prefixes, from
+	// which a prompt takes up the state of a text that begins alike, whichever
+	// session ran it. 0: DefaultPrefixCacheBytes. Negative: no cache.
+	PrefixCacheBytes int64
+	// RewindBytes bounds the memory of the recurrent states that each session of a
+	// hybrid model keeps, so that a prompt that parts from the session's text can
+	// go on from near there. 0: DefaultRewindBytes. Negative: none are kept.
+	RewindBytes int64
 	// IgnoreMemory loads weights that need more memory than there is. The
 	// machine then swaps or ends the process.
 	IgnoreMemory bool
@@ -62,6 +70,12 @@ type LoadProgress struct {
 	Done, Total int64
 }
 
+// Bounds of memory.
+const (
+	DefaultPrefixCacheBytes = 1 << 30
+	DefaultRewindBytes      = 512 << 20
+)
+
 // KeepDraftPrecision in Options.DraftBits keeps the drafter's precision.
 const KeepDraftPrecision = -1
 
@@ -80,6 +94,11 @@ type Engine struct {
 	controls []string // special tokens, which messages may not spell
 	opts     Options
 	info     Info
+	prefixes *prefixCache // nil for none
+	turn     struct {     // see closeTurn
+		once sync.Once
+		end  []int
+	}
 
 	mu       sync.Mutex
 	sessions map[*Session]struct{}
@@ -251,6 +270,9 @@ func (e *Engine) loadModels(ctx context.Context, f *resolve.Found, cfg *qwen.Con
 		return err
 	}
 	e.target = QwenTarget(e.model)
+	if limit := orDefault(e.opts.PrefixCacheBytes, DefaultPrefixCacheBytes); limit > 0 {
+		e.prefixes = newPrefixCache(e.lib, limit)
+	}
 	if f.Draft.Dir != "" {
 		e.drafter, err = LoadDrafter(ctx, e.lib, f.Draft.Dir, &DraftOptions{Bits: bits, IgnoreMemory: e.opts.IgnoreMemory, Logger: e.opts.Logger, Progress: e.progress(true)})
 	}
@@ -347,10 +369,26 @@ func (e *Engine) NewSession() (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Session{engine: e, decoder: d}
-	e.sessions[s] = struct{}{}
-	return s, nil
+	return e.register(d, nil), nil
 }
+
+// register makes a session of a decoder whose text is tokens.
+func (e *Engine) register(d *Decoder, tokens []int) *Session {
+	d.past.budget = max(0, orDefault(e.opts.RewindBytes, DefaultRewindBytes))
+	s := &Session{engine: e, decoder: d, tokens: tokens}
+	e.sessions[s] = struct{}{}
+	return s
+}
+
+func orDefault(v, other int64) int64 {
+	if v == 0 {
+		return other
+	}
+	return v
+}
+
+// CacheStats describe the cache of prefixes; the zero value where there is none.
+func (e *Engine) CacheStats() CacheStats { return e.prefixes.snapshot() }
 
 // Close ends the sessions and frees the weights; a running generation ends
 // with ErrClosed after its cycle. It may be called more than once.
@@ -371,6 +409,7 @@ func (e *Engine) Close() error {
 	for _, s := range sessions {
 		errs = append(errs, s.Close())
 	}
+	errs = append(errs, e.prefixes.close())
 	if e.drafter != nil {
 		errs = append(errs, e.drafter.Close())
 	}

@@ -1,6 +1,11 @@
 package dflash
 
-import "github.com/godflash/godflash/mlx"
+import (
+	"context"
+	"slices"
+
+	"github.com/godflash/godflash/mlx"
+)
 
 // SetPipelined makes the session keep cycles in flight as it does on a GPU, so
 // that a CPU can test that path.
@@ -43,4 +48,55 @@ func Constrain(r *Request, c Constraint) {
 	p.constrain(r.constraint)
 	p.constrain(constraintFor{c})
 	r.constraint = p.constraint
+}
+
+// Rows are the tokens whose state the decoder holds.
+func (d *Decoder) Rows() []int { return slices.Clone(d.past.rows) }
+
+// Points are the positions that a recurrent target can go back to.
+func (d *Decoder) Points() []int {
+	var at []int
+	for _, p := range d.past.points {
+		at = append(at, p.at)
+	}
+	return at
+}
+
+// DraftRows are the keys and values of the drafter's context that a block would
+// see, on the host, for a drafter in float32.
+func (d *Decoder) DraftRows(ctx context.Context) (out [][]float32, err error) {
+	err = d.lib.Do(ctx, func(s *mlx.Scope) error {
+		for i, kv := range d.context.kv {
+			n := d.context.at.Bound
+			k, v := kv.Rows(s, d.context.needs(i, n), n)
+			for _, a := range []mlx.Array{k, v} {
+				var host []float32
+				if a.Valid() {
+					if host, err = mlx.ToSlice[float32](a); err != nil {
+						return err
+					}
+				}
+				out = append(out, host)
+			}
+		}
+		return nil
+	})
+	return out, err
+}
+
+// FailNext makes the next pass of the target fail.
+func (d *Decoder) FailNext(err error) { d.target = &failOnce{d.target, err} }
+
+type failOnce struct {
+	Target
+	err error
+}
+
+func (f *failOnce) Forward(s *mlx.Scope, ids mlx.Array, c TargetCache, taps []int) (mlx.Array, []mlx.Array) {
+	if f.err != nil {
+		s.Fail(f.err)
+		f.err = nil
+		return mlx.Array{}, nil
+	}
+	return f.Target.Forward(s, ids, c, taps)
 }

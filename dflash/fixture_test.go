@@ -105,7 +105,9 @@ func TestOracleBlocks(t *testing.T) {
 // as many live arrays and active bytes as the first ones.
 func TestNoLeak(t *testing.T) {
 	spec := fixture.GDN(t, t.TempDir(), fixture.Options{Seed: 3})
-	e := fixturePair(t, spec, fixture.DraftOptions{Seed: 4})
+	dir := t.TempDir()
+	fixture.Draft(t, dir, spec, fixture.DraftOptions{Seed: 4})
+	e := openDir(t, spec.Dir, dflash.Options{Draft: dir, PrefixCacheBytes: -1})
 	rng := rand.New(rand.NewPCG(1, 2))
 	generate := func(s *dflash.Session) {
 		prompt := make([]int, 1+rng.IntN(6))

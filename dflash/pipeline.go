@@ -24,6 +24,7 @@ const maxFlights = 2
 type flight struct {
 	packed mlx.Array // int32, see unpack
 	rows   int
+	before point // the states that it began with
 }
 
 // canLaunch says whether one more full block fits, whatever the counts still
@@ -65,6 +66,7 @@ func (d *Decoder) runPipelined(ctx context.Context, rows, budget int) (c cycle, 
 			}
 		}
 		var err error
+		d.clearMarks()
 		c, err = d.land(s)
 		return err
 	})
@@ -77,6 +79,13 @@ func (d *Decoder) launch(s *mlx.Scope, rows int) error {
 	if !anchor.Valid() {
 		anchor = idArray(s, []int{d.anchor})
 	}
+	before := d.mark()
+	launched := false
+	defer func() {
+		if !launched {
+			d.owner.Free(before.states...)
+		}
+	}()
 	b, err := d.build(s, anchor, rows)
 	if err != nil {
 		return err
@@ -90,7 +99,8 @@ func (d *Decoder) launch(s *mlx.Scope, rows int) error {
 	}
 	d.owner.Free(d.anchorArray)
 	d.anchorArray = d.owner.Move(next)
-	d.flights = append(d.flights, flight{packed: d.owner.Move(b.packed), rows: rows})
+	d.flights = append(d.flights, flight{packed: d.owner.Move(b.packed), rows: rows, before: before})
+	launched = true
 	return nil
 }
 
@@ -118,6 +128,7 @@ func (d *Decoder) land(s *mlx.Scope) (cycle, error) {
 	}
 	d.owner.Free(f.packed)
 	d.flights = d.flights[1:]
+	d.setMark(f.before, d.settled)
 	o := d.scorer.unpack(packed, f.rows)
 	at := d.settled + 1
 	d.settled += o.accepted + 1
@@ -129,6 +140,7 @@ func (d *Decoder) land(s *mlx.Scope) (cycle, error) {
 	if err := d.sound(s, o, at); err != nil {
 		return cycle{}, err
 	}
+	d.past.rows = append(d.past.rows, o.block[:o.accepted+1]...)
 	c := cycle{tokens: o.tokens, probs: o.probs, drafted: f.rows - 1, accepted: o.accepted}
 	if out == 0 {
 		d.anchor = c.tokens[o.accepted]
@@ -139,10 +151,11 @@ func (d *Decoder) land(s *mlx.Scope) (cycle, error) {
 }
 
 // ground drops what is in flight: the sequence then holds rows that nobody
-// read, and needs Reset.
+// read, and must be emptied.
 func (d *Decoder) ground() {
 	for _, f := range d.flights {
 		d.owner.Free(f.packed)
+		d.owner.Free(f.before.states...)
 	}
 	d.owner.Free(d.anchorArray)
 	d.flights, d.anchorArray = nil, mlx.Array{}

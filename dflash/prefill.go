@@ -12,18 +12,29 @@ import (
 // returns the target's choice after them, which becomes the anchor. An
 // anchor from before is not run: include it in ids where it belongs.
 //
-// Context cancellation is seen between chunks; the tokens of finished chunks
-// stay, and the sequence needs Reset.
+// Context cancellation is seen between chunks. The tokens of finished chunks
+// stay, so that the rest, ids from Len on, may follow in another Prefill.
 func (d *Decoder) Prefill(ctx context.Context, ids []int) (anchor int, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err := d.usable(); err != nil {
 		return 0, err
 	}
-	return d.prefill(ctx, ids)
+	return d.prefill(ctx, ids, prefillOptions{})
 }
 
-func (d *Decoder) prefill(ctx context.Context, ids []int) (int, error) {
+// prefillOptions are what a session asks of a prefill.
+type prefillOptions struct {
+	// border is a position where a chunk ends, so that a point is kept there, if
+	// it lies inside the prompt.
+	border int
+	cache  *prefixCache // that learns the prompt, or nil
+	// quiet makes no choice after the last token: there is no anchor.
+	quiet bool
+	done  func(tokens int) // called after each chunk, or nil
+}
+
+func (d *Decoder) prefill(ctx context.Context, ids []int, o prefillOptions) (int, error) {
 	switch at := d.cache.Len(); {
 	case len(ids) == 0:
 		return 0, ErrEmptyPrompt
@@ -35,22 +46,41 @@ func (d *Decoder) prefill(ctx context.Context, ids []int) (int, error) {
 	if err := d.checkIDs("token", ids); err != nil {
 		return 0, err
 	}
-	// A drafter that has no room for a block after the prompt is of no use.
-	if d.drafting && d.cache.Len()+len(ids)+2 > d.drafter.cfg.MaxPositionEmbeddings {
-		d.stopDrafting(DraftContextExceeded)
-	}
-	for start := 0; start < len(ids); start += d.chunk {
-		end := min(start+d.chunk, len(ids))
-		err := d.do(ctx, func(s *mlx.Scope) error { return d.prefillChunk(s, ids[start:end], end == len(ids)) })
-		if err != nil {
-			if start > 0 && d.failed == nil {
-				d.failed = err // part of the prompt is in the caches
+	d.limitDraft(d.cache.Len() + len(ids))
+	d.started = false
+	border := o.border - d.cache.Len() // in ids
+	for start, end := 0, 0; start < len(ids); start = end {
+		end = min(start+d.chunk, len(ids))
+		if d.remembers() && start < border && border < end {
+			end = border
+		}
+		err := d.do(ctx, func(s *mlx.Scope) error {
+			if err := d.prefillChunk(s, ids[start:end], end == len(ids) && !o.quiet); err != nil {
+				return err
 			}
+			if d.info.Recurrent && end == len(ids) && !o.quiet {
+				return nil // the border is near
+			}
+			d.addPoint()
+			return o.cache.learn(s, d, point{at: len(d.past.rows)})
+		})
+		if err != nil {
 			return 0, err
 		}
+		if o.done != nil {
+			o.done(end)
+		}
 	}
-	d.started = true
+	d.started = !o.quiet
 	return d.anchor, nil
+}
+
+// limitDraft ends drafting where the drafter has no room for a block after a
+// prompt of n tokens.
+func (d *Decoder) limitDraft(n int) {
+	if d.drafting && n+2 > d.drafter.cfg.MaxPositionEmbeddings {
+		d.stopDrafting(DraftContextExceeded)
+	}
 }
 
 func (d *Decoder) prefillChunk(s *mlx.Scope, ids []int, last bool) error {
@@ -69,6 +99,7 @@ func (d *Decoder) prefillChunk(s *mlx.Scope, ids []int, last bool) error {
 	if err := d.commitRows(s, taps, len(ids)); err != nil {
 		return err
 	}
+	d.past.rows = append(d.past.rows, ids...)
 	results := d.state()
 	if last {
 		results = append(results, first)

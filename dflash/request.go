@@ -2,6 +2,7 @@ package dflash
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -65,10 +66,13 @@ type Request struct {
 	// the answer begins. 0: no bound.
 	ThinkingBudget int
 
-	// Continue appends the prompt to what the session holds instead of starting
-	// anew.
+	// Continue appends the prompt to what the session holds, Session.Tokens,
+	// instead of starting anew. With Prompt or Messages the turn that the session
+	// ends with is closed first, as the template closes a reply. Without any
+	// prompt the generation goes on where the last one ended.
 	Continue bool
-	// NoCache neither reads nor fills the engine's cache of prefixes.
+	// NoCache runs the whole prompt, but for what Continue goes on from, and leaves
+	// nothing in the engine's cache of prefixes.
 	NoCache bool
 	// Progress is called after each chunk of the prompt with the number of its
 	// tokens that are done, reused ones included, and their total. It must return
@@ -163,9 +167,6 @@ func (r *Request) unwired() error {
 		{"Format", r.Format != nil},
 		{"ToolChoice", r.ToolChoice != ToolChoice{}},
 		{"ThinkingBudget", r.ThinkingBudget != 0},
-		{"Continue", r.Continue},
-		{"NoCache", r.NoCache},
-		{"Progress", r.Progress != nil},
 	} {
 		if f.set {
 			return fmt.Errorf("%w: Request.%s", ErrUnsupported, f.name)
@@ -176,21 +177,34 @@ func (r *Request) unwired() error {
 
 // plan is a request made ready.
 type plan struct {
-	ids   []int
-	stop  map[int]bool
-	limit int // tokens to generate at most, at least 1
-	rows  int // of a block, 1 without drafting
+	ids []int // the whole text, with what the session holds already
+	// border is a position near the end of ids, less than its length, at which
+	// another text that begins alike is likely to part.
+	border int
+	stop   map[int]bool
+	limit  int // tokens to generate at most, at least 1
+	rows   int // of a block, 1 without drafting
 
 	scoring    scoring
 	constraint constraint // nil: any token
 }
 
-// prepare checks a request and renders its prompt. No model work is done.
-func (e *Engine) prepare(r *Request) (*plan, error) {
+// prepare checks a request and renders its prompt, which follows the tokens held
+// if the request says so. No model work is done.
+func (e *Engine) prepare(r *Request, held []int) (*plan, error) {
 	if err := r.unwired(); err != nil {
 		return nil, err
 	}
 	ids, err := e.promptIDs(r)
+	if r.Continue && len(held) > 0 {
+		if errors.Is(err, ErrEmptyPrompt) && r.IDs == nil {
+			err = nil
+		}
+		if r.chatForm() {
+			held = e.closeTurn(held)
+		}
+		ids = slices.Concat(held, ids)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -214,7 +228,7 @@ func (e *Engine) prepare(r *Request) (*plan, error) {
 	if err := scoring.check(vocab); err != nil {
 		return nil, err
 	}
-	p := &plan{scoring: scoring, ids: ids, stop: map[int]bool{}, limit: context - len(ids), rows: e.info.BlockSize}
+	p := &plan{scoring: scoring, ids: ids, border: e.border(ids), stop: map[int]bool{}, limit: context - len(ids), rows: e.info.BlockSize}
 	if r.MaxTokens > 0 {
 		p.limit = min(p.limit, r.MaxTokens)
 	}
@@ -242,6 +256,51 @@ func (e *Engine) prepare(r *Request) (*plan, error) {
 	return p, nil
 }
 
+// borderRange is how near the end of a prompt its border is looked for.
+const borderRange = 64
+
+// border is where the last control token of a prompt stands: a chat's next turn
+// has the text before it, and may have another one after it, because templates
+// drop thoughts from replies that are no longer the last. Without control tokens
+// near the end it is the last token, which alone is run again when the same
+// prompt comes once more.
+func (e *Engine) border(ids []int) int {
+	for i := len(ids) - 1; i > 0 && i > len(ids)-borderRange; i-- {
+		if e.tok.IsSpecial(ids[i]) {
+			return i
+		}
+	}
+	return len(ids) - 1
+}
+
+// closeTurn gives held with what the chat template writes at the end of a reply,
+// as far as held does not end with it already.
+func (e *Engine) closeTurn(held []int) []int {
+	e.turn.once.Do(func() {
+		messages := []chat.Message{{Role: "user", Content: "a"}, {Role: "assistant", Content: "b"}}
+		ids, err := e.messageIDs(messages, &chat.Options{})
+		if err != nil {
+			return // a template that knows no replies closes none
+		}
+		for i := len(ids) - 1; i >= 0; i-- {
+			if slices.Contains(e.eos, ids[i]) {
+				e.turn.end = ids[i:]
+				break
+			}
+		}
+	})
+	end := e.turn.end
+	for k := min(len(end), len(held)); k >= 0; k-- {
+		if slices.Equal(held[len(held)-k:], end[:k]) {
+			return slices.Concat(held, end[k:])
+		}
+	}
+	return held
+}
+
+// chatForm says whether the chat template renders the prompt.
+func (r *Request) chatForm() bool { return r.Prompt != "" || r.Messages != nil }
+
 // promptIDs turns whichever form the prompt has into token ids.
 func (e *Engine) promptIDs(r *Request) ([]int, error) {
 	forms := 0
@@ -250,7 +309,6 @@ func (e *Engine) promptIDs(r *Request) ([]int, error) {
 			forms++
 		}
 	}
-	chatForm := r.Prompt != "" || r.Messages != nil
 	switch {
 	case forms == 0:
 		return nil, ErrEmptyPrompt
@@ -258,7 +316,7 @@ func (e *Engine) promptIDs(r *Request) ([]int, error) {
 		return nil, fmt.Errorf("%w: more than one of Prompt, Messages, Text and IDs", ErrRequest)
 	case r.System != "" && r.Prompt == "":
 		return nil, fmt.Errorf("%w: System goes with Prompt; in Messages it is the first message", ErrRequest)
-	case !chatForm && (r.Tools != nil || r.Thinking != nil):
+	case !r.chatForm() && (r.Tools != nil || r.Thinking != nil):
 		return nil, fmt.Errorf("%w: Tools and Thinking are the chat template's and need Prompt or Messages", ErrRequest)
 	case r.IDs != nil:
 		return r.IDs, nil
@@ -274,7 +332,17 @@ func (e *Engine) promptIDs(r *Request) ([]int, error) {
 		}
 		messages = append(messages, chat.Message{Role: "user", Content: r.Prompt})
 	}
-	segments, err := e.template.RenderSegments(messages, &chat.Options{Tools: r.Tools, AddGenerationPrompt: true, EnableThinking: r.Thinking}, e.controls)
+	ids, err := e.messageIDs(messages, &chat.Options{Tools: r.Tools, AddGenerationPrompt: true, EnableThinking: r.Thinking})
+	if err == nil && len(ids) == 0 {
+		err = fmt.Errorf("%w: the chat template in %s makes nothing of the messages", ErrConfig, e.info.Dir)
+	}
+	return ids, err
+}
+
+// messageIDs renders messages. What a message spells is text, never a control
+// token.
+func (e *Engine) messageIDs(messages []chat.Message, o *chat.Options) ([]int, error) {
+	segments, err := e.template.RenderSegments(messages, o, e.controls)
 	if err != nil {
 		return nil, err
 	}
@@ -285,9 +353,6 @@ func (e *Engine) promptIDs(r *Request) ([]int, error) {
 		} else {
 			ids = append(ids, e.tok.Encode(segment.Text)...)
 		}
-	}
-	if len(ids) == 0 {
-		return nil, fmt.Errorf("%w: the chat template in %s makes nothing of the messages", ErrConfig, e.info.Dir)
 	}
 	return ids, nil
 }

@@ -5,20 +5,61 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/godflash/godflash/mlx"
 	"github.com/godflash/godflash/qwen/tokenizer"
 )
 
-// Session runs generations one after the other. Each starts from an empty
-// sequence; the memory of the one before serves again.
+// Session is a text that goes on, and the model's state of it. A generation
+// replaces the text, or with Request.Continue follows it; the state of what the
+// new text has in common with the one before, or with one in the engine's cache
+// of prefixes, is not computed again. The result is that of a fresh session, on
+// the CPU bit for bit.
+//
+// A generation that failed, was cancelled or broken off leaves a session that can
+// be used at once: its text is then the prompt and the tokens that were handed
+// out, or, where there was none, the text from before.
 type Session struct {
 	engine  *Engine
 	decoder *Decoder
 	busy    atomic.Bool
 	closed  atomic.Bool
 	stats   atomic.Pointer[Stats]
+
+	mu     sync.Mutex
+	tokens []int
+}
+
+// Tokens are the session's text: the prompt of the last generation and the
+// tokens that it has handed out so far, with what was there before.
+func (s *Session) Tokens() []int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.tokens)
+}
+
+// held is Tokens without a copy, for whoever holds busy.
+func (s *Session) held() []int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.tokens[:len(s.tokens):len(s.tokens)]
+}
+
+func (s *Session) setTokens(tokens []int) {
+	s.mu.Lock()
+	s.tokens = tokens
+	s.mu.Unlock()
+}
+
+// push adds a token that is about to be handed out.
+func (s *Session) push(id int) {
+	s.mu.Lock()
+	s.tokens = append(s.tokens, id)
+	s.mu.Unlock()
 }
 
 // Close frees the session's state. A running generation ends with ErrClosed.
@@ -86,10 +127,11 @@ func (e *Engine) Generate(ctx context.Context, r Request, stats *Stats) iter.Seq
 	}
 }
 
-// PromptTokens is the number of tokens that the request's prompt has. No model
-// work is done; the errors are those that Generate would give for the request.
+// PromptTokens is the number of tokens that the request's prompt has, with
+// Continue of those that are appended. No model work is done; the errors are
+// those that Generate would give for the request.
 func (e *Engine) PromptTokens(r Request) (int, error) {
-	p, err := e.prepare(&r)
+	p, err := e.prepare(&r, nil)
 	if err != nil {
 		return 0, err
 	}
@@ -112,18 +154,19 @@ func (g *generation) run(ctx context.Context, r *Request, yield func(Token, erro
 		return fmt.Errorf("session: %w", ErrClosed)
 	}
 	var err error
-	if g.plan, err = e.prepare(r); err != nil {
+	if g.plan, err = e.prepare(r, g.session.held()); err != nil {
 		return err
 	}
 	g.stream = e.tok.Stream(tokenizer.StreamOptions{SkipSpecial: true})
 	g.stats.PromptTokens = len(g.plan.ids)
 
 	d.mu.Lock()
-	first, err := g.prefill(ctx, r)
+	first, err := g.start(ctx, r)
 	d.mu.Unlock()
 	if err != nil {
 		return err
 	}
+	g.session.setTokens(g.plan.ids[:len(g.plan.ids):len(g.plan.ids)])
 	c := cycle{tokens: []int{first}, probs: d.anchorProbs}
 	for {
 		for i, id := range c.tokens {
@@ -135,7 +178,13 @@ func (g *generation) run(ctx context.Context, r *Request, yield func(Token, erro
 			if i+1 == len(c.tokens) && token.Finish != "" {
 				g.finish(ctx, token.Finish)
 			}
-			if !yield(token, nil) || token.Finish != "" {
+			g.session.push(id)
+			more := yield(token, nil)
+			if token.Finish != "" {
+				g.learn(ctx, r)
+				return nil
+			}
+			if !more {
 				return nil
 			}
 		}
@@ -145,29 +194,68 @@ func (g *generation) run(ctx context.Context, r *Request, yield func(Token, erro
 	}
 }
 
-// prefill starts an empty sequence and gives the first token.
-func (g *generation) prefill(ctx context.Context, r *Request) (int, error) {
-	d := g.decoder
+// start makes the sequence the prompt, as far as possible by going on from what
+// is known, and gives the first token.
+func (g *generation) start(ctx context.Context, r *Request) (int, error) {
+	d, ids := g.decoder, g.plan.ids
 	start := time.Now()
-	if err := d.reset(ctx); err != nil {
-		return 0, err
-	}
-	d.scorer = newScorer(g.plan.scoring, d.info.VocabSize, d.owner)
-	d.constraint = g.plan.constraint
-	g.stats.Seed = d.seed()
-	if r.NoDraft {
-		d.stopDrafting("switched off")
-	}
 	if err := d.lib.ResetPeak(ctx); err != nil {
 		return 0, err
 	}
-	first, err := d.prefill(ctx, g.plan.ids)
+	known, err := d.resume(ctx, ids, resumeOptions{
+		noDraft: r.NoDraft,
+		fresh:   r.NoCache && !r.Continue,
+		cache:   g.session.prefixes(r),
+		scorer:  newScorer(g.plan.scoring, d.info.VocabSize, d.owner),
+	})
+	if err != nil {
+		return 0, err
+	}
+	g.stats.CachedTokens = known
+	d.constraint = g.plan.constraint
+	g.stats.Seed = d.seed()
+	o := prefillOptions{border: g.plan.border, cache: g.session.prefixes(r)}
+	if r.Progress != nil {
+		o.done = func(n int) { r.Progress(known+n, len(ids)) }
+	}
+	first, err := d.prefill(ctx, ids[known:], o)
 	g.stats.Prefill = time.Since(start)
 	g.stats.DraftOff = d.draftOff
 	if err == nil && d.constraint != nil {
 		err = d.constraint.advance([]int{first})
 	}
 	return first, err
+}
+
+// prefixes is the cache that a request uses, nil for none.
+func (s *Session) prefixes(r *Request) *prefixCache {
+	if r.NoCache {
+		return nil
+	}
+	return s.engine.prefixes
+}
+
+// learn gives the engine's cache the text as far as it was handed out. The
+// generation has ended well already, so that an error is only worth a line.
+func (g *generation) learn(ctx context.Context, r *Request) {
+	cache, d := g.session.prefixes(r), g.decoder
+	if cache == nil {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.usable() != nil || ctx.Err() != nil {
+		return
+	}
+	err := d.settle(ctx)
+	if err == nil {
+		err = d.do(ctx, func(s *mlx.Scope) error {
+			return cache.learn(s, d, d.reachTarget(common(d.past.rows, g.session.held())))
+		})
+	}
+	if err != nil {
+		g.session.engine.opts.Logger.Warn("a text was not kept for reuse", "error", err)
+	}
 }
 
 // describe says what is known of the i-th token of a cycle.

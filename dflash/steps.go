@@ -137,6 +137,7 @@ func (d *Decoder) Commit(ctx context.Context, n int) error {
 		return err
 	}
 	if n > 0 {
+		d.past.rows = append(d.past.rows, p.ids[:n]...)
 		d.anchor = p.Choices[n-1]
 	}
 	return nil

@@ -1,0 +1,184 @@
+package dflash_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/godflash/godflash/dflash"
+	"github.com/godflash/godflash/internal/fixture"
+)
+
+// eachTarget opens one engine of each kind of target, with a drafter that guesses at
+// random, and prefill in small chunks.
+func eachTarget(t *testing.T, o dflash.Options, f func(t *testing.T, e *dflash.Engine)) {
+	o.PrefillChunk = 8
+	for name, write := range map[string]func(testing.TB, string, fixture.Options) fixture.Spec{"dense": fixture.Rand, "gated delta": fixture.GDN} {
+		t.Run(name, func(t *testing.T) {
+			spec := write(t, t.TempDir(), fixture.Options{Seed: 3})
+			o := o
+			o.Draft = t.TempDir()
+			fixture.Draft(t, o.Draft, spec, fixture.DraftOptions{Seed: 4})
+			f(t, openDir(t, spec.Dir, o))
+		})
+	}
+}
+
+// requireFreshState compares everything that a session's decoder holds with a
+// decoder that has seen nothing but the same tokens, bit for bit.
+func requireFreshState(t testing.TB, e *dflash.Engine, d *dflash.Decoder, what string) {
+	t.Helper()
+	rows := d.Rows()
+	require.Len(t, rows, d.Len(), what)
+	if len(rows) == 0 {
+		return
+	}
+	fresh, err := e.NewDecoder()
+	require.NoError(t, err)
+	defer fresh.Close()
+	_, err = fresh.Prefill(t.Context(), rows)
+	require.NoError(t, err)
+	layers := e.Info().Layers
+	requireSameState(t, stateOf(t, fresh, layers), stateOf(t, d, layers), what)
+	if e.Drafter() != nil && d.ContextLen() == d.Len() {
+		want, err := fresh.DraftRows(t.Context())
+		require.NoError(t, err)
+		got, err := d.DraftRows(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, want, got, what)
+	}
+}
+
+// span is n ids that depend on seed.
+func span(seed, n int) []int {
+	ids := make([]int, n)
+	for i := range ids {
+		ids[i] = (seed*31 + i*i*7 + i*3) % 250
+	}
+	return ids
+}
+
+// fresh generates from ids in a session of its own that looks nothing up.
+func fresh(t testing.TB, e *dflash.Engine, ids []int, n int) []int {
+	t.Helper()
+	s := newSession(t, e)
+	defer s.Close()
+	out, _ := run(t, s, dflash.Request{IDs: ids, MaxTokens: n, IgnoreEOS: true, NoCache: true})
+	require.Zero(t, s.Stats().CachedTokens)
+	return out
+}
+
+// ends are the ways in which a generation of at most 12 tokens ends; each
+// returns how many tokens were handed out.
+var ends = map[string]func(t *testing.T, e *dflash.Engine, s *dflash.Session, r dflash.Request) (handed int){
+	"budget": func(t *testing.T, e *dflash.Engine, s *dflash.Session, r dflash.Request) int {
+		ids, _ := run(t, s, r)
+		require.Equal(t, dflash.FinishLength, s.Stats().Finish)
+		return len(ids)
+	},
+	"stop id": func(t *testing.T, e *dflash.Engine, s *dflash.Session, r dflash.Request) int {
+		text := fresh(t, e, r.IDs, 12)
+		for i, id := range text[:len(text)-2] {
+			if i > 4 && !slices.Contains(text[:i], id) {
+				r.StopIDs = []int{id}
+			}
+		}
+		ids, _ := run(t, s, r)
+		require.Equal(t, dflash.FinishStop, s.Stats().Finish)
+		return len(ids)
+	},
+	"break": func(t *testing.T, e *dflash.Engine, s *dflash.Session, r dflash.Request) int {
+		n := 0
+		for _, err := range s.Generate(t.Context(), r) {
+			require.NoError(t, err)
+			if n++; n == 7 {
+				break
+			}
+		}
+		return n
+	},
+	"cancelled": func(t *testing.T, e *dflash.Engine, s *dflash.Session, r dflash.Request) int {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		n := 0
+		var last error
+		for _, err := range s.Generate(ctx, r) {
+			if last = err; err == nil {
+				if n++; n == 6 {
+					cancel()
+				}
+			}
+		}
+		require.ErrorIs(t, last, context.Canceled)
+		return n
+	},
+	"cancelled in the prompt": func(t *testing.T, e *dflash.Engine, s *dflash.Session, r dflash.Request) int {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		before := s.Tokens()
+		r.Progress = func(int, int) { cancel() }
+		for _, err := range s.Generate(ctx, r) {
+			require.ErrorIs(t, err, context.Canceled)
+		}
+		require.Equal(t, before, s.Tokens())
+		return 0
+	},
+	"failed": func(t *testing.T, e *dflash.Engine, s *dflash.Session, r dflash.Request) int {
+		n := 0
+		var last error
+		for _, err := range s.Generate(t.Context(), r) {
+			if last = err; err == nil {
+				if n++; n == 5 {
+					s.Decoder().FailNext(errPlanted)
+				}
+			}
+		}
+		require.ErrorIs(t, last, errPlanted)
+		return n
+	},
+}
+
+// After every kind of end a session goes on as if the whole text were new, to
+// the bit, whether cycles are read at once or late.
+func TestContinue(t *testing.T) {
+	eachTarget(t, dflash.Options{PrefixCacheBytes: -1}, func(t *testing.T, e *dflash.Engine) {
+		for name, end := range ends {
+			for _, pipelined := range []bool{false, true} {
+				what := fmt.Sprintf("%s, pipelined %v", name, pipelined)
+				s := newSession(t, e)
+				s.SetPipelined(pipelined)
+				first := span(1, 21)
+				handed := end(t, e, s, dflash.Request{IDs: first, MaxTokens: 12, IgnoreEOS: true, BlockSize: 4})
+				text := s.Tokens()
+				if handed > 0 {
+					require.Equal(t, slices.Concat(first, fresh(t, e, first, 12)[:handed]), text, what)
+				}
+				second := span(2, 10)
+				if handed == 0 { // the prompt was not taken
+					second = slices.Concat(first, second)
+				}
+				got, _ := run(t, s, dflash.Request{IDs: second, Continue: true, MaxTokens: 9, IgnoreEOS: true, BlockSize: 4})
+				require.Equal(t, fresh(t, e, slices.Concat(text, second), 9), got, what)
+				require.Equal(t, slices.Concat(text, second, got), s.Tokens(), what)
+				st := s.Stats()
+				require.Equal(t, len(text)+len(second), st.PromptTokens, what)
+				switch name {
+				case "budget":
+					require.Equal(t, len(text)-1, st.CachedTokens, what)
+				case "stop id", "break", "cancelled":
+					require.GreaterOrEqual(t, st.CachedTokens, len(text)-1-2*4, what)
+				case "cancelled in the prompt":
+					require.Equal(t, 8, st.CachedTokens, what)
+				}
+				s.SetPipelined(false)
+				got, _ = run(t, s, dflash.Request{Continue: true, MaxTokens: 5, IgnoreEOS: true})
+				require.Len(t, got, 5)
+				requireFreshState(t, e, s.Decoder(), what)
+				require.NoError(t, s.Close())
+			}
+		}
+	})
+}
