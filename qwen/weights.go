@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/godflash/godflash/internal/kernels"
 	"github.com/godflash/godflash/internal/nn"
 	"github.com/godflash/godflash/internal/safetensors"
 	"github.com/godflash/godflash/internal/weights"
@@ -61,7 +62,7 @@ func Load(ctx context.Context, lib *mlx.Library, dir string, o *LoadOptions) (*M
 		}
 	}
 	m := &Model{cfg: cfg, lib: lib, weights: lib.NewScope("weights of " + dir)}
-	err = lib.Do(ctx, func(s *mlx.Scope) error { return m.read(ctx, s, ck, o.Progress) })
+	err = lib.Do(ctx, func(s *mlx.Scope) error { return m.read(ctx, s, ck, log, o.Progress) })
 	if err != nil {
 		m.weights.Close()
 		return nil, fmt.Errorf("load %s: %w", dir, err)
@@ -209,12 +210,19 @@ func (c *Config) deltaTensors(want map[string][]int, p string, raw bool) {
 	}
 }
 
+func (c *Config) deltaShape() kernels.DeltaShape {
+	return kernels.DeltaShape{
+		KeyHeads: c.LinearNumKeyHeads, ValueHeads: c.LinearNumValueHeads, KeyDim: c.LinearKeyHeadDim, ValueDim: c.LinearValueHeadDim,
+		Taps: c.LinearConvKernelDim, Eps: c.RMSNormEps,
+	}
+}
+
 func layerPrefix(i int) string { return "layers." + strconv.Itoa(i) + "." }
 
 // read builds the head and the layers one by one: each is evaluated and its
 // sources are given back before the next, so the peak is one layer above the
 // result.
-func (m *Model) read(ctx context.Context, s *mlx.Scope, ck *checkpoint, progress func(done, total int64)) error {
+func (m *Model) read(ctx context.Context, s *mlx.Scope, ck *checkpoint, log *slog.Logger, progress func(done, total int64)) error {
 	r, err := weights.Open(s, ck.Checkpoint, normName, ck.plan)
 	if err != nil {
 		return err
@@ -248,9 +256,14 @@ func (m *Model) read(ctx context.Context, s *mlx.Scope, ck *checkpoint, progress
 		r.Release(name)
 	}
 	m.layers = make([]layer, m.cfg.NumHiddenLayers)
+	set := kernels.New(m.weights, log)
+	var rule *kernels.Delta
+	if m.cfg.hybrid() {
+		rule = set.Delta(m.cfg.deltaShape())
+	}
 	for i := range m.layers {
 		err := r.Part(ctx, m.weights, func(r *weights.Reader, s *mlx.Scope) func(func(*mlx.Array)) {
-			b := builder{cfg: m.cfg, ck: ck, r: r, s: s, normOffset: normOffset}
+			b := builder{cfg: m.cfg, ck: ck, r: r, s: s, normOffset: normOffset, rule: rule}
 			m.layers[i] = b.layer(i)
 			return m.layers[i].each
 		})
@@ -280,11 +293,11 @@ func (l *layer) each(f func(*mlx.Array)) {
 		f(&a.rope.Freqs)
 	}
 	if d := l.delta; d != nil {
-		for _, p := range []*nn.Linear{&d.inQKV, &d.inZ, &d.inB, &d.inA, &d.out} {
-			p.Each(f)
-		}
-		for i := range d.conv {
-			f(&d.conv[i])
+		d.in.Each(f)
+		d.out.Each(f)
+		f(&d.conv)
+		for i := range d.taps {
+			f(&d.taps[i])
 		}
 		f(&d.negA)
 		f(&d.dtBias)
@@ -301,6 +314,7 @@ type builder struct {
 	// normOffset is 1 where the file stores norms without their one. The
 	// gated-delta layers' own norm and the drafter's norms never have it.
 	normOffset float64
+	rule       *kernels.Delta // of all gated-delta layers, nil where there are none
 }
 
 func (b *builder) norm(name string) nn.RMSNorm {
@@ -342,20 +356,26 @@ func (b *builder) attention(p string) *attention {
 
 func (b *builder) delta(p string) *gatedDelta {
 	c, s := b.cfg, b.s
+	key, value := c.LinearNumKeyHeads*c.LinearKeyHeadDim, c.LinearNumValueHeads*c.LinearValueHeadDim
 	d := &gatedDelta{
-		inQKV: b.r.Linear(p + "in_proj_qkv"), inZ: b.r.Linear(p + "in_proj_z"),
-		inB: b.r.Linear(p + "in_proj_b"), inA: b.r.Linear(p + "in_proj_a"),
+		in: nn.Pack(s,
+			nn.Part{Linear: b.r.Linear(p + "in_proj_qkv"), Out: 2*key + value}, nn.Part{Linear: b.r.Linear(p + "in_proj_z"), Out: value},
+			nn.Part{Linear: b.r.Linear(p + "in_proj_b"), Out: c.LinearNumValueHeads}, nn.Part{Linear: b.r.Linear(p + "in_proj_a"), Out: c.LinearNumValueHeads}),
 		out:      b.r.Linear(p + "out_proj"),
 		negA:     s.Neg(s.Exp(b.r.Float32(p + "A_log"))),
 		dtBias:   b.r.Float32(p + "dt_bias"),
 		norm:     b.r.Norm(p+"norm", c.RMSNormEps, 0),
+		rule:     b.rule,
 		keyHeads: c.LinearNumKeyHeads, valueHeads: c.LinearNumValueHeads,
 		keyDim: c.LinearKeyHeadDim, valueDim: c.LinearValueHeadDim,
 	}
-	channels := 2*d.keyHeads*d.keyDim + d.valueHeads*d.valueDim
-	kernel := s.Reshape(b.r.Array(p+"conv1d.weight"), channels, c.LinearConvKernelDim)
+	kernel := s.Reshape(b.r.Array(p+"conv1d.weight"), 2*key+value, c.LinearConvKernelDim)
+	if d.rule.OnDevice() {
+		d.conv = s.Contiguous(s.Transpose(kernel))
+		return d
+	}
 	for i := range c.LinearConvKernelDim {
-		d.conv = append(d.conv, s.Contiguous(s.Reshape(s.SliceAxis(kernel, 1, i, i+1), channels)))
+		d.taps = append(d.taps, s.Contiguous(s.Reshape(s.SliceAxis(kernel, 1, i, i+1), 2*key+value)))
 	}
 	return d
 }

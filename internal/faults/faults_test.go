@@ -64,9 +64,19 @@ var planted = []fault{
 		"./dflash", "TestRollbackRounds/dense",
 	},
 	{
-		"replay by a count on the device stops a row late", "qwen/gateddelta.go",
-		"s.Less(s.Scalar(float64(i), mlx.Int32), n.Array)", "s.LessEqual(s.Scalar(float64(i), mlx.Int32), n.Array)",
+		"replay by a count on the device stops a row late", "internal/kernels/deltaops.go",
+		"s.Less(s.Scalar(float64(i), mlx.Int32), count)", "s.LessEqual(s.Scalar(float64(i), mlx.Int32), count)",
 		"./dflash", "TestPipelined$/tiny-qwen3.5",
+	},
+	{
+		"the scan kernel runs past the kept rows", "internal/kernels/deltatext.go",
+		"n = kept < rows ? kept : rows;", "n = rows;",
+		"./internal/kernels", "TestDelta",
+	},
+	{
+		"the scan kernel takes another key head", "internal/kernels/deltatext.go",
+		"hk = hv / (HV / HK);", "hk = hv - hv / HK * HK;",
+		"./internal/kernels", "TestDeltaKernels",
 	},
 	{
 		"a draft more than the target chose is accepted", "dflash/cycle.go",

@@ -1,0 +1,220 @@
+// Runs the text of a CUDA or Metal kernel on the CPU: every thread of a block is
+// a user context, which yields where threads wait for each other. Slow, exact.
+#include <math.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <ucontext.h>
+
+typedef unsigned int u32;
+struct uint3 { u32 x, y, z; };
+struct uint2 { u32 x, y; };
+struct alignas(16) uint4 { u32 x, y, z, w; };
+struct float2 { float x, y; };
+struct alignas(16) float4 { float x, y, z, w; };
+template <class T> static T min(T a, T b) { return a < b ? a : b; }
+template <class T> static T max(T a, T b) { return a > b ? a : b; }
+static uint2 make_uint2(u32 a, u32 b) { return {a, b}; }
+static uint4 make_uint4(u32 a, u32 b, u32 c, u32 d) { return {a, b, c, d}; }
+static float2 make_float2(float a, float b) { return {a, b}; }
+static float4 make_float4(float a, float b, float c, float d) { return {a, b, c, d}; }
+
+template <class To, class From> static To bits(From f) {
+  static_assert(sizeof(To) == sizeof(From));
+  To t;
+  memcpy(&t, &f, sizeof t);
+  return t;
+}
+
+struct bfloat16 {
+  uint16_t v;
+  bfloat16() = default;
+  explicit bfloat16(float f) {
+    u32 u = bits<u32>(f);
+    v = (u & 0x7fffffff) > 0x7f800000 ? 0x7fc0 : (u + 0x7fff + ((u >> 16) & 1)) >> 16;
+  }
+  operator float() const { return bits<float>((u32)v << 16); }
+};
+typedef bfloat16 __nv_bfloat16;
+typedef bfloat16 bfloat16_t;
+struct Shape { int32_t v[10]; int operator[](int i) const { return v[i]; } };
+
+// The threads of a block.
+static uint3 threadIdx, blockIdx, blockDim, gridDim;
+#define thread_position_in_threadgroup threadIdx
+#define threadgroup_position_in_grid blockIdx
+static int current, threads;
+static const int MOST = 1024, STACK = 65536;
+static jmp_buf scheduler, fibers[MOST];
+static char begun[MOST], ended[MOST];
+static char* stacks;
+
+struct barrier {
+  int generation = 0, arrived = 0, alive = 0;
+  void leave() {
+    alive--;
+    if (alive > 0 && arrived == alive) { arrived = 0; generation++; }
+  }
+};
+static barrier block;
+static barrier warp[MOST / 32];
+static u32 exchange[32][32][16];
+
+static void resume(int i) {
+  current = i;
+  threadIdx = {i % blockDim.x, i / blockDim.x % blockDim.y, i / (blockDim.x * blockDim.y)};
+}
+static void pause() {
+  const int me = current;
+  if (!_setjmp(fibers[me])) _longjmp(scheduler, 1);
+  resume(me);
+}
+static void wait(barrier& b) {
+  int g = b.generation;
+  if (++b.arrived == b.alive) { b.arrived = 0; b.generation++; return; }
+  while (b.generation == g) pause();
+}
+static void warp_wait() { wait(warp[current / 32]); }
+template <class T> static T from_lane(T v, int lane) {
+  int w = current / 32;
+  exchange[w][current % 32][0] = bits<u32>(v);
+  warp_wait();
+  T r = bits<T>(exchange[w][lane][0]);
+  warp_wait();
+  return r;
+}
+
+// CUDA.
+#define __global__
+#define __device__
+#define __forceinline__ inline
+#define __shared__ static
+#define __launch_bounds__(...)
+static void __syncthreads() { wait(block); }
+template <class T> static T __shfl_xor_sync(u32, T v, int mask) { return from_lane(v, (current % 32) ^ mask); }
+template <class T> static T __shfl_sync(u32, T v, int lane) { return from_lane(v, lane); }
+static float __int_as_float(int i) { return bits<float>(i); }
+static float __uint_as_float(u32 i) { return bits<float>(i); }
+static float rsqrtf(float x) { return 1.0f / sqrtf(x); }
+
+// Metal.
+#define device
+#define threadgroup static
+typedef uint16_t ushort;
+enum mem_flags { mem_threadgroup };
+static void threadgroup_barrier(mem_flags) { wait(block); }
+template <class T> static T simd_shuffle_xor(T v, ushort mask) { return from_lane(v, (current % 32) ^ mask); }
+template <class To, class From> static To as_type(From f) { return bits<To>(f); }
+namespace metal { namespace precise {
+static float exp(float x) { return expf(x); }
+static float log(float x) { return logf(x); }
+static float rsqrt(float x) { return rsqrtf(x); }
+} }
+
+// Tensor cores: D[16,8] += A[16,8·ks] · B[8·ks,8], fragments as PTX lays them out
+// over the lanes. Products of a step are added in double, then once in float.
+static void mma(float* c, const u32* a, const u32* b, int ks) {
+  int w = current / 32, l = current % 32;
+  for (int i = 0; i < 2 * ks; i++) exchange[w][l][i] = a[i];
+  for (int i = 0; i < ks; i++) exchange[w][l][8 + i] = b[i];
+  warp_wait();
+  float add[4];
+  for (int e = 0; e < 4; e++) {
+    int m = l / 4 + (e >> 1) * 8, n = 2 * (l % 4) + (e & 1);
+    double sum = 0;
+    for (int k = 0; k < 8 * ks; k++) {
+      int at = k % 8, half = k / 8;
+      u32 x = exchange[w][(m % 8) * 4 + at / 2][half * 2 + m / 8], y = exchange[w][n * 4 + at / 2][8 + half];
+      sum += (double)bits<float>(k & 1 ? x & 0xffff0000u : x << 16) * bits<float>(k & 1 ? y & 0xffff0000u : y << 16);
+    }
+    add[e] = sum;
+  }
+  warp_wait();
+  for (int e = 0; e < 4; e++) c[e] += add[e];
+}
+
+static void body(int which, void** args);
+static int which;
+static void** arguments;
+
+// A fiber runs its thread in every block; it is made once.
+static void entry(int i) {
+  for (;;) {
+    resume(i);
+    body(which, arguments);
+    ended[i] = 1;
+    warp[i / 32].leave();
+    block.leave();
+    pause();
+  }
+}
+static void __attribute__((noinline)) enter(int i) {
+  if (_setjmp(scheduler)) return;
+  if (begun[i]) _longjmp(fibers[i], 1);
+  begun[i] = 1;
+  ucontext_t c;
+  getcontext(&c);
+  c.uc_stack.ss_sp = stacks + (size_t)i * STACK;
+  c.uc_stack.ss_size = STACK;
+  c.uc_link = 0;
+  makecontext(&c, (void (*)())entry, 1, i);
+  setcontext(&c);
+}
+
+static void must_read(void* p, size_t n) { if (n && fread(p, 1, n, stdin) != n) { fprintf(stderr, "short input\n"); exit(2); } }
+static int32_t word() { int32_t v; must_read(&v, 4); return v; }
+
+// Input, again and again: which kernel, grid and block in threads, the number of
+// arrays, and for each its shape in 10 words, whether it is an output, its number
+// of bytes and, for an input, these. Output: the outputs' bytes, and a word that
+// names an array written behind its end, or −1.
+int main() {
+  stacks = (char*)malloc((size_t)MOST * STACK);
+  while (fread(&which, 4, 1, stdin) == 1) {
+    int g[3], b[3];
+    must_read(g, 12);
+    must_read(b, 12);
+    blockDim = {(u32)b[0], (u32)b[1], (u32)b[2]};
+    gridDim = {(u32)((g[0] + b[0] - 1) / b[0]), (u32)((g[1] + b[1] - 1) / b[1]), (u32)((g[2] + b[2] - 1) / b[2])};
+    const int n = word(), guard = 64;
+    char* memory[64];
+    Shape shapes[64];
+    int output[64], bytes[64];
+    void* args[128];
+    for (int i = 0; i < n; i++) {
+      must_read(&shapes[i], sizeof(Shape));
+      output[i] = word();
+      bytes[i] = word();
+      memory[i] = (char*)aligned_alloc(64, (bytes[i] + 63) / 64 * 64 + guard);
+      memset(memory[i], 0xff, (bytes[i] + 63) / 64 * 64 + guard);
+      if (!output[i]) must_read(memory[i], bytes[i]);
+      args[2 * i] = memory[i];
+      args[2 * i + 1] = &shapes[i];
+    }
+    arguments = args;
+    threads = b[0] * b[1] * b[2];
+    for (u32 z = 0; z < gridDim.z; z++) for (u32 y = 0; y < gridDim.y; y++) for (u32 x = 0; x < gridDim.x; x++) {
+      blockIdx = {x, y, z};
+      memset(ended, 0, sizeof ended);
+      block = barrier();
+      block.alive = threads;
+      for (int i = 0; i < MOST / 32; i++) warp[i] = barrier();
+      for (int i = 0; i < threads; i++) warp[i / 32].alive++;
+      for (int left = threads; left > 0;) {
+        left = 0;
+        for (int i = 0; i < threads; i++)
+          if (!ended[i]) { enter(i); left += !ended[i]; }
+      }
+    }
+    int32_t bad = -1;
+    for (int i = 0; i < n; i++) {
+      for (int j = bytes[i]; j < (bytes[i] + 63) / 64 * 64 + guard; j++) if (memory[i][j] != (char)0xff) bad = i;
+      if (output[i]) fwrite(memory[i], 1, bytes[i], stdout);
+      free(memory[i]);
+    }
+    fwrite(&bad, 4, 1, stdout);
+    fflush(stdout);
+  }
+}

@@ -1,0 +1,62 @@
+package kernels
+
+import (
+	"strings"
+
+	"github.com/godflash/godflash/mlx"
+)
+
+// The macros under which a common text is both CUDA and Metal. A warp is
+// Metal's simdgroup: 32 threads on both.
+const (
+	cudaHeader = `
+#define GF_GROUP __shared__
+#define GF_SYNC() __syncthreads()
+#define GF_XOR(v, mask) __shfl_xor_sync(0xffffffffu, v, mask)
+#define GF_FLOAT(bits) __int_as_float(bits)
+#define GF_LOAD4(p) (*(const float4*)(p))
+#define GF_GLOAD4(p) (*(const float4*)(p))
+#define GF_STORE4(p, v) (*(float4*)(p) = v)
+#define GF_EXP(x) expf(x)
+#define GF_LOG(x) logf(x)
+#define GF_RSQRT(x) rsqrtf(x)
+`
+	metalHeader = `
+#define GF_GROUP threadgroup
+#define GF_SYNC() threadgroup_barrier(mem_flags::mem_threadgroup)
+#define GF_XOR(v, mask) simd_shuffle_xor(v, ushort(mask))
+#define GF_FLOAT(bits) as_type<float>(bits)
+#define GF_LOAD4(p) (*(const device float4*)(p))
+#define GF_GLOAD4(p) (*(const threadgroup float4*)(p))
+#define GF_STORE4(p, v) (*(threadgroup float4*)(p) = v)
+#define GF_EXP(x) metal::precise::exp(x)
+#define GF_LOG(x) metal::precise::log(x)
+#define GF_RSQRT(x) metal::precise::rsqrt(x)
+`
+	cudaIndex  = "const int tid = threadIdx.x, bid = blockIdx.x;\n"
+	metalIndex = "const int tid = thread_position_in_threadgroup.x, bid = threadgroup_position_in_grid.x;\n"
+)
+
+// cuda and metal make the two forms of a common text.
+func cuda(body string) mlx.KernelSource {
+	return mlx.KernelSource{Header: compact(cudaHeader), Source: cudaIndex + compact(body)}
+}
+
+func metal(body string) mlx.KernelSource {
+	return mlx.KernelSource{Header: compact(metalHeader), Source: metalIndex + compact(body)}
+}
+
+// compact drops comments and margins: MLX hashes the whole text at each launch.
+func compact(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		if i := strings.Index(line, "//"); i >= 0 {
+			line = line[:i]
+		}
+		if line = strings.TrimSpace(line); line != "" {
+			b.WriteString(line)
+			b.WriteByte('\n')
+		}
+	}
+	return b.String()
+}

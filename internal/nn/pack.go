@@ -1,0 +1,95 @@
+package nn
+
+import (
+	"github.com/godflash/godflash/internal/kernels"
+	"github.com/godflash/godflash/mlx"
+)
+
+// Part is one of the maps that Pack puts together, and its number of outputs.
+type Part struct {
+	Linear Linear
+	Out    int
+}
+
+// Packed are several maps of the same input. On a GPU they are one product
+// where their weights allow it: one launch instead of several, and each output
+// is the same sum as before. On the CPU they stay apart, for there the outputs
+// would have to be cut out of the rows by copies.
+type Packed struct {
+	parts []Part
+	whole Linear // all of them, one after the other; not valid where they are apart
+}
+
+// Pack puts maps together. Weights lie next to each other along the output
+// axis, which keeps the groups of quantised rows as they are.
+func Pack(s *mlx.Scope, parts ...Part) Packed {
+	p := Packed{parts: parts}
+	if s.Library().Device() == mlx.DeviceCPU {
+		return p
+	}
+	first := parts[0].Linear
+	weights, scales, biases := make([]mlx.Array, len(parts)), make([]mlx.Array, len(parts)), make([]mlx.Array, len(parts))
+	for i, part := range parts {
+		l := part.Linear
+		if !l.like(first) {
+			return p
+		}
+		weights[i], scales[i], biases[i] = l.weight, l.quant.Scales, l.quant.Biases
+		if l.quant.W.Valid() {
+			weights[i] = l.quant.W
+		}
+	}
+	join := func(a []mlx.Array) mlx.Array {
+		if !a[0].Valid() {
+			return mlx.Array{}
+		}
+		return s.Concat(0, a...)
+	}
+	if first.quant.W.Valid() {
+		p.whole.quant = mlx.Quantized{W: join(weights), Scales: join(scales), Biases: join(biases), Options: first.quant.Options}
+	} else {
+		p.whole.weight = join(weights)
+	}
+	for i := range p.parts {
+		p.parts[i].Linear = Linear{} // the whole has it
+	}
+	return p
+}
+
+// like says that two maps can be parts of one product.
+func (l Linear) like(o Linear) bool {
+	if l.inOut || o.inOut || l.bias.Valid() || o.bias.Valid() || l.quant.W.Valid() != o.quant.W.Valid() {
+		return false
+	}
+	if l.quant.W.Valid() {
+		return l.quant.Options == o.quant.Options && l.quant.Biases.Valid() == o.quant.Biases.Valid() && l.quant.Scales.Dtype() == o.quant.Scales.Dtype()
+	}
+	return l.weight.Valid() && l.weight.Dtype() == o.weight.Dtype()
+}
+
+func (p Packed) packed() bool { return p.whole.weight.Valid() || p.whole.quant.W.Valid() }
+
+// Forward maps x [1, T, in] by every map: columns of one array, or an array each.
+func (p Packed) Forward(s *mlx.Scope, x mlx.Array) []kernels.Cols {
+	out := make([]kernels.Cols, len(p.parts))
+	if !p.packed() {
+		for i, part := range p.parts {
+			out[i] = kernels.Cols{Array: part.Linear.Forward(s, x), N: part.Out}
+		}
+		return out
+	}
+	y, at := p.whole.Forward(s, x), 0
+	for i, part := range p.parts {
+		out[i] = kernels.Cols{Array: y, At: at, N: part.Out}
+		at += part.Out
+	}
+	return out
+}
+
+// Each is Linear.Each for all maps.
+func (p *Packed) Each(f func(*mlx.Array)) {
+	p.whole.Each(f)
+	for i := range p.parts {
+		p.parts[i].Linear.Each(f)
+	}
+}
