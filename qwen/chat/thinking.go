@@ -15,3 +15,6 @@ func OpensThinking(rendered string) bool {
 	}
 	return strings.LastIndex(turn, "<think>") > strings.LastIndex(turn, "</think>")
 }
+
+// ThinkingEnd closes a thought, as the templates of both families write it.
+const ThinkingEnd = "\n</think>\n\n"

@@ -21,6 +21,12 @@ func (t *Tokenizer) Stream(opts StreamOptions) *Stream {
 	return &Stream{tokenizer: t, skipSpecial: opts.SkipSpecial}
 }
 
+// Clone is a stream that goes on from here by itself, so that ids can be tried.
+func (s *Stream) Clone() *Stream {
+	c := *s
+	return &c
+}
+
 // Push takes the next id and gives the text that is certain now: whole
 // characters only, so it may be empty. At most 3 bytes stay behind. An unknown
 // id is an error that wraps [ErrUnknownID] and leaves the stream as it was.

@@ -1,0 +1,147 @@
+package dflash
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/godflash/godflash/internal/nn"
+	"github.com/godflash/godflash/mlx"
+	"github.com/godflash/godflash/qwen/chat"
+)
+
+// Forced tokens are those that nobody chose: the beginning of a call that
+// ToolChoice asks for, and the end of a thought that has used up its budget.
+// They are run like a prompt's, in one pass, while no block is in flight, and
+// handed out like the model's.
+
+// checkChoice refuses a ToolChoice that contradicts itself or the tools.
+func (r *Request) checkChoice() error {
+	c := r.ToolChoice
+	names, err := chat.ToolNames(r.Tools)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%w: %w", ErrRequest, err)
+	case c == ToolChoice{}:
+		return nil
+	case r.Prompt == "" && r.Messages == nil:
+		return fmt.Errorf("%w: ToolChoice goes with Tools and needs Prompt or Messages", ErrRequest)
+	case c.None && (c.Required || c.Name != ""):
+		return fmt.Errorf("%w: ToolChoice says None and asks for a call", ErrRequest)
+	case c.None:
+		return nil
+	case len(names) == 0:
+		return fmt.Errorf("%w: ToolChoice asks for a call, and there are no Tools", ErrRequest)
+	case c.Name != "" && !slices.Contains(names, c.Name):
+		return fmt.Errorf("%w: ToolChoice names %q, the tools are %q", ErrRequest, c.Name, names)
+	case strings.ContainsAny(c.Name, "<>\n"):
+		return fmt.Errorf("%w: ToolChoice names %q, whose name is no text for a tag", ErrRequest, c.Name)
+	case r.Thinking != nil && *r.Thinking:
+		return fmt.Errorf("%w: ToolChoice begins the reply with a call, which leaves no room for Thinking", ErrRequest)
+	}
+	return nil
+}
+
+// calls says that the reply must begin with a call.
+func (c ToolChoice) calls() bool { return c.Required || c.Name != "" }
+
+// callIDs is how the reply begins that ToolChoice asks for.
+func (e *Engine) callIDs(r *Request, thinking bool) ([]int, error) {
+	name := r.ToolChoice.Name
+	if names, err := chat.ToolNames(r.Tools); err == nil && len(names) == 1 {
+		name = names[0]
+	}
+	begin, ok := e.template.CallBegin(name)
+	if !ok {
+		return nil, fmt.Errorf("%w: ToolChoice: the chat template in %s shows no form of a call", ErrUnsupported, e.info.Dir)
+	}
+	if thinking {
+		begin = chat.ThinkingEnd + begin
+	}
+	return e.tok.Encode(begin), nil
+}
+
+// budget is how many tokens the next blocks may give: up to the end, or to the
+// one at which a thought, open or still possible, is to be closed.
+func (g *generation) budget() int {
+	left := g.plan.limit - g.stats.CompletionTokens
+	if g.plan.thought > 0 && g.text.thought.MayThink() {
+		left = min(left, g.plan.thought-g.stats.ReasoningTokens)
+	}
+	return left
+}
+
+// overdue says that the thought has used up its budget and is not closed.
+func (g *generation) overdue() bool {
+	return g.plan.thought > 0 && g.text.thinking() && g.stats.ReasoningTokens >= g.plan.thought
+}
+
+// force runs tokens after the newest one, as many as there is room for, and
+// returns them.
+func (g *generation) force(ctx context.Context, ids []int) (cycle, error) {
+	d := g.decoder
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.usable(); err != nil {
+		return cycle{}, err
+	}
+	ids = ids[:min(len(ids), g.plan.limit-g.stats.CompletionTokens)]
+	start := time.Now()
+	if err := d.force(ctx, ids); err != nil {
+		return cycle{}, err
+	}
+	g.stats.Decode += time.Since(start)
+	g.stats.DraftOff = d.draftOff
+	if d.constraint != nil {
+		if err := d.constraint.advance(ids); err != nil {
+			return cycle{}, err
+		}
+	}
+	return cycle{tokens: ids, forced: true}, nil
+}
+
+// begin puts tokens in the place of the one that the prompt's pass chose.
+func (g *generation) begin(ctx context.Context, ids []int) (cycle, error) {
+	g.stats.begun = true
+	g.decoder.mu.Lock()
+	g.decoder.anchor = ids[0]
+	g.decoder.mu.Unlock()
+	first := cycle{tokens: ids[:1], forced: true}
+	if c := g.decoder.constraint; c != nil {
+		if err := c.advance(ids[:1]); err != nil {
+			return cycle{}, err
+		}
+	}
+	if len(ids) == 1 || g.plan.limit == 1 {
+		return first, nil
+	}
+	g.stats.CompletionTokens++ // room is counted from the first on
+	rest, err := g.force(ctx, ids[1:])
+	g.stats.CompletionTokens--
+	rest.tokens = append(first.tokens, rest.tokens...)
+	return rest, err
+}
+
+// force runs the anchor and all of ids but the last, which becomes the anchor.
+func (d *Decoder) force(ctx context.Context, ids []int) error {
+	run := append([]int{d.anchor}, ids[:len(ids)-1]...)
+	if d.drafting && d.cache.Len()+len(run) > d.drafter.cfg.MaxPositionEmbeddings {
+		d.stopDrafting(DraftContextExceeded)
+	}
+	err := d.do(ctx, func(s *mlx.Scope) error {
+		rows := idArray(s, run)
+		_, taps := d.target.Forward(s, rows, d.cache, d.taps())
+		if err := d.commitRows(s, taps, len(run)); err != nil {
+			return err
+		}
+		d.scorer.commit(s, rows, nn.Rows{N: len(run)})
+		return s.Eval(d.state()...)
+	})
+	if err != nil {
+		return err
+	}
+	d.anchor = ids[len(ids)-1]
+	return nil
+}
