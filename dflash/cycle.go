@@ -25,7 +25,8 @@ type cycle struct {
 	tokens   []int        // the new tokens
 	probs    []tokenProbs // of tokens, nil where nobody asked
 	drafted  int
-	accepted int // drafts among tokens
+	accepted int  // drafts among tokens
+	forced   bool // nobody chose the tokens
 }
 
 // keep cuts a cycle to its first n tokens.

@@ -2,6 +2,7 @@ package dflash
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -26,7 +27,7 @@ func (r *Request) checkChoice() error {
 		return fmt.Errorf("%w: %w", ErrRequest, err)
 	case c == ToolChoice{}:
 		return nil
-	case r.Prompt == "" && r.Messages == nil:
+	case !r.chatForm():
 		return fmt.Errorf("%w: ToolChoice goes with Tools and needs Prompt or Messages", ErrRequest)
 	case c.None && (c.Required || c.Name != ""):
 		return fmt.Errorf("%w: ToolChoice says None and asks for a call", ErrRequest)
@@ -46,6 +47,22 @@ func (r *Request) checkChoice() error {
 
 // calls says that the reply must begin with a call.
 func (c ToolChoice) calls() bool { return c.Required || c.Name != "" }
+
+// offered are the tools that the template shows.
+func (r *Request) offered() []json.RawMessage {
+	if r.ToolChoice.None {
+		return nil
+	}
+	return r.Tools
+}
+
+// thinks is the template's enable_thinking.
+func (r *Request) thinks() *bool {
+	if r.Thinking == nil && r.ToolChoice.calls() {
+		return new(false)
+	}
+	return r.Thinking
+}
 
 // callIDs is how the reply begins that ToolChoice asks for.
 func (e *Engine) callIDs(r *Request, thinking bool) ([]int, error) {
@@ -78,8 +95,7 @@ func (g *generation) overdue() bool {
 	return g.plan.thought > 0 && g.text.thinking() && g.stats.ReasoningTokens >= g.plan.thought
 }
 
-// force runs tokens after the newest one, as many as there is room for, and
-// returns them.
+// force runs tokens after the newest one and returns them.
 func (g *generation) force(ctx context.Context, ids []int) (cycle, error) {
 	d := g.decoder
 	d.mu.Lock()
@@ -87,7 +103,6 @@ func (g *generation) force(ctx context.Context, ids []int) (cycle, error) {
 	if err := d.usable(); err != nil {
 		return cycle{}, err
 	}
-	ids = ids[:min(len(ids), g.plan.limit-g.stats.CompletionTokens)]
 	start := time.Now()
 	if err := d.force(ctx, ids); err != nil {
 		return cycle{}, err
@@ -102,26 +117,32 @@ func (g *generation) force(ctx context.Context, ids []int) (cycle, error) {
 	return cycle{tokens: ids, forced: true}, nil
 }
 
-// begin puts tokens in the place of the one that the prompt's pass chose.
-func (g *generation) begin(ctx context.Context, ids []int) (cycle, error) {
+// begin puts the beginning of a call in the place of the token that the
+// prompt's pass chose.
+func (g *generation) begin(ctx context.Context) (cycle, error) {
 	g.stats.begun = true
-	g.decoder.mu.Lock()
-	g.decoder.anchor = ids[0]
-	g.decoder.mu.Unlock()
-	first := cycle{tokens: ids[:1], forced: true}
-	if c := g.decoder.constraint; c != nil {
-		if err := c.advance(ids[:1]); err != nil {
+	ids := g.plan.begin[:min(len(g.plan.begin), g.plan.limit)]
+	d := g.decoder
+	d.mu.Lock()
+	d.anchor = ids[0]
+	d.mu.Unlock()
+	if d.constraint != nil {
+		if err := d.constraint.advance(ids[:1]); err != nil {
 			return cycle{}, err
 		}
 	}
-	if len(ids) == 1 || g.plan.limit == 1 {
-		return first, nil
+	if len(ids) > 1 {
+		if _, err := g.force(ctx, ids[1:]); err != nil {
+			return cycle{}, err
+		}
 	}
-	g.stats.CompletionTokens++ // room is counted from the first on
-	rest, err := g.force(ctx, ids[1:])
-	g.stats.CompletionTokens--
-	rest.tokens = append(first.tokens, rest.tokens...)
-	return rest, err
+	return cycle{tokens: ids, forced: true}, nil
+}
+
+// close ends the thought.
+func (g *generation) close(ctx context.Context) (cycle, error) {
+	left := g.plan.limit - g.stats.CompletionTokens
+	return g.force(ctx, g.plan.closing[:min(len(g.plan.closing), left)])
 }
 
 // force runs the anchor and all of ids but the last, which becomes the anchor.
@@ -131,11 +152,16 @@ func (d *Decoder) force(ctx context.Context, ids []int) error {
 		d.stopDrafting(DraftContextExceeded)
 	}
 	err := d.do(ctx, func(s *mlx.Scope) error {
+		if at := d.cache.Len(); len(run) > 1 {
+			before := d.mark()
+			defer func() { d.clearMarks(); d.setMark(before, at) }()
+		}
 		rows := idArray(s, run)
 		_, taps := d.target.Forward(s, rows, d.cache, d.taps())
 		if err := d.commitRows(s, taps, len(run)); err != nil {
 			return err
 		}
+		d.past.rows = append(d.past.rows, run...)
 		d.scorer.commit(s, rows, nn.Rows{N: len(run)})
 		return s.Eval(d.state()...)
 	})

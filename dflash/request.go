@@ -38,8 +38,10 @@ type Request struct {
 	MaxTokens int
 	// StopIDs end the generation like the model's own end-of-sequence ids.
 	StopIDs []int
-	// Stop are texts that end the generation. The first of them to be complete,
-	// in the order of tokens, counts; it and what follows are not handed out.
+	// Stop are texts that end the generation, wherever they are written: in the
+	// thought and in tool calls too. The first of them to be complete counts, of
+	// those that end at one place the longest; it and what follows are not handed
+	// out.
 	Stop []string
 	// IgnoreEOS goes on after the model's end-of-sequence ids; StopIDs and Stop
 	// still count.
@@ -62,8 +64,10 @@ type Request struct {
 	Format *Format
 	// ToolChoice says whether the reply may or must call one of Tools.
 	ToolChoice ToolChoice
-	// ThinkingBudget is the number of tokens after which a thought is closed and
-	// the answer begins. 0: no bound.
+	// ThinkingBudget is the number of tokens after which a thought is closed, with
+	// the tokens that the chat template closes it with, and the answer begins.
+	// These tokens are handed out as well and count in MaxTokens. Stop texts do
+	// not match them. It needs Prompt or Messages. 0: no bound.
 	ThinkingBudget int
 
 	// Continue appends the prompt to what the session holds, Session.Tokens,
@@ -118,10 +122,16 @@ type Format struct {
 
 // ToolChoice says whether the reply calls tools. The zero value leaves it to the
 // model.
+//
+// A reply that must begin with a call has no thought: where Thinking is nil it
+// is switched off, and true is refused. The beginning of the call is handed out
+// like the model's tokens and counts in MaxTokens. The model writes the rest,
+// which may all the same turn out not to be a call, see chat.Splitter.
 type ToolChoice struct {
-	// None keeps the tools from the template.
+	// None keeps the tools from the template, and nothing in the reply is a call.
 	None bool
-	// Required makes the reply begin with a call.
+	// Required makes the reply begin with a call, of a tool that the model names
+	// if there are several.
 	Required bool
 	// Name makes the reply begin with a call of that tool.
 	Name string
@@ -136,10 +146,10 @@ type Token struct {
 	Drafted bool
 	// Text is what is new and complete: never half a letter, and nothing that may
 	// still become a stop text, so it may be empty. Control tokens and the token
-	// that ends the generation have none.
+	// that ends the generation have none of their own.
 	Text string
 	// Deltas is the new text split into reasoning, content and tool calls, for
-	// requests with Prompt or Messages.
+	// requests with Prompt or Messages. See chat.Splitter for the rules.
 	Deltas []chat.Delta
 	// LogProb is the natural logarithm of the target's probability of the token,
 	// before penalties, bias, temperature and filters. See Request.LogProbs.
@@ -149,6 +159,8 @@ type Token struct {
 	Top []TokenLogProb
 	// Finish is set on the last token.
 	Finish FinishReason
+	// StopText is the one of Request.Stop that the last token completed.
+	StopText string
 }
 
 // TokenLogProb is a token and the logarithm of its probability.
@@ -163,10 +175,7 @@ func (r *Request) unwired() error {
 		name string
 		set  bool
 	}{
-		{"Stop", r.Stop != nil},
 		{"Format", r.Format != nil},
-		{"ToolChoice", r.ToolChoice != ToolChoice{}},
-		{"ThinkingBudget", r.ThinkingBudget != 0},
 	} {
 		if f.set {
 			return fmt.Errorf("%w: Request.%s", ErrUnsupported, f.name)
@@ -185,6 +194,13 @@ type plan struct {
 	limit  int // tokens to generate at most, at least 1
 	rows   int // of a block, 1 without drafting
 
+	stopTexts []string
+	chat      bool  // the prompt is a conversation
+	thinking  bool  // and ends inside a thought
+	thought   int   // tokens after which it is closed, 0 for no bound
+	closing   []int // the tokens that close it
+	begin     []int // the tokens that the reply must begin with
+
 	scoring    scoring
 	constraint constraint // nil: any token
 }
@@ -193,6 +209,9 @@ type plan struct {
 // if the request says so. No model work is done.
 func (e *Engine) prepare(r *Request, held []int) (*plan, error) {
 	if err := r.unwired(); err != nil {
+		return nil, err
+	}
+	if err := r.checkChoice(); err != nil {
 		return nil, err
 	}
 	ids, err := e.promptIDs(r)
@@ -251,6 +270,9 @@ func (e *Engine) prepare(r *Request, held []int) (*plan, error) {
 	}
 	for _, id := range r.StopIDs {
 		p.stop[id] = true
+	}
+	if err := e.planText(p, r); err != nil {
+		return nil, err
 	}
 	p.constrain(r.constraint)
 	return p, nil
@@ -332,7 +354,7 @@ func (e *Engine) promptIDs(r *Request) ([]int, error) {
 		}
 		messages = append(messages, chat.Message{Role: "user", Content: r.Prompt})
 	}
-	ids, err := e.messageIDs(messages, &chat.Options{Tools: r.Tools, AddGenerationPrompt: true, EnableThinking: r.Thinking})
+	ids, err := e.messageIDs(messages, &chat.Options{Tools: r.offered(), AddGenerationPrompt: true, EnableThinking: r.thinks()})
 	if err == nil && len(ids) == 0 {
 		err = fmt.Errorf("%w: the chat template in %s makes nothing of the messages", ErrConfig, e.info.Dir)
 	}

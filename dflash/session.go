@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/godflash/godflash/mlx"
-	"github.com/godflash/godflash/qwen/tokenizer"
 )
 
 // Session is a text that goes on, and the model's state of it. A generation
@@ -143,7 +142,7 @@ type generation struct {
 	session *Session
 	decoder *Decoder
 	plan    *plan
-	stream  *tokenizer.Stream
+	text    text
 	stats   Stats
 }
 
@@ -157,7 +156,9 @@ func (g *generation) run(ctx context.Context, r *Request, yield func(Token, erro
 	if g.plan, err = e.prepare(r, g.session.held()); err != nil {
 		return err
 	}
-	g.stream = e.tok.Stream(tokenizer.StreamOptions{SkipSpecial: true})
+	if g.text, err = e.newText(g.plan, r); err != nil {
+		return err
+	}
 	g.stats.PromptTokens = len(g.plan.ids)
 
 	d.mu.Lock()
@@ -168,15 +169,20 @@ func (g *generation) run(ctx context.Context, r *Request, yield func(Token, erro
 	}
 	g.session.setTokens(g.plan.ids[:len(g.plan.ids):len(g.plan.ids)])
 	c := cycle{tokens: []int{first}, probs: d.anchorProbs}
+	if g.plan.begin != nil {
+		if c, err = g.begin(ctx); err != nil {
+			return err
+		}
+	}
 	for {
 		for i, id := range c.tokens {
-			token, err := g.token(id)
+			token, err := g.token(id, c.forced)
 			if err != nil {
 				return err
 			}
 			g.describe(&token, c, i)
 			if i+1 == len(c.tokens) && token.Finish != "" {
-				g.finish(ctx, token.Finish)
+				g.finish(ctx, token)
 			}
 			g.session.push(id)
 			more := yield(token, nil)
@@ -188,7 +194,12 @@ func (g *generation) run(ctx context.Context, r *Request, yield func(Token, erro
 				return nil
 			}
 		}
-		if c, err = g.cycle(ctx); err != nil {
+		if g.overdue() {
+			c, err = g.close(ctx)
+		} else {
+			c, err = g.cycle(ctx)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -221,7 +232,7 @@ func (g *generation) start(ctx context.Context, r *Request) (int, error) {
 	first, err := d.prefill(ctx, ids[known:], o)
 	g.stats.Prefill = time.Since(start)
 	g.stats.DraftOff = d.draftOff
-	if err == nil && d.constraint != nil {
+	if err == nil && d.constraint != nil && g.plan.begin == nil {
 		err = d.constraint.advance([]int{first})
 	}
 	return first, err
@@ -277,7 +288,7 @@ func (g *generation) cycle(ctx context.Context) (cycle, error) {
 		return cycle{}, err
 	}
 	start := time.Now()
-	c, err := g.decode(ctx, g.plan.limit-g.stats.CompletionTokens)
+	c, err := g.decode(ctx, g.budget())
 	if err == nil && d.constraint != nil {
 		err = d.constraint.advance(c.tokens)
 	}
@@ -312,40 +323,51 @@ func (g *generation) decode(ctx context.Context, budget int) (cycle, error) {
 // cut counts the choices up to the first that ends the generation. The block
 // was cut at the budget already.
 func (g *generation) cut(choices []int) int {
-	for i, id := range choices {
-		if g.plan.stop[id] {
-			return i + 1
-		}
+	n := len(choices)
+	if i := slices.IndexFunc(choices, func(id int) bool { return g.plan.stop[id] }); i >= 0 {
+		n = i + 1
 	}
-	return len(choices)
+	if end := g.text.ends(choices[:n]); end > 0 && end < n {
+		n = end
+	}
+	return n
 }
 
 // token counts an id as handed out and finds its text.
-func (g *generation) token(id int) (Token, error) {
+func (g *generation) token(id int, forced bool) (Token, error) {
 	g.stats.CompletionTokens++
 	t := Token{ID: id}
-	switch {
-	case g.plan.stop[id]:
+	if g.plan.stop[id] && !forced {
 		t.Finish = FinishStop
-	case g.stats.CompletionTokens == g.plan.limit:
-		t.Finish = FinishLength
-	}
-	if t.Finish != FinishStop {
-		text, err := g.stream.Push(id)
-		// Rows of a padded vocabulary stand for no text.
-		if err != nil && !errors.Is(err, tokenizer.ErrUnknownID) {
+	} else {
+		thinking := g.text.thinking()
+		piece, stop, err := g.text.push(id, forced)
+		if err != nil {
 			return Token{}, err
 		}
-		t.Text = text
+		if thinking || g.text.thinking() {
+			g.stats.ReasoningTokens++
+		}
+		t.Text = piece
+		if stop >= 0 {
+			t.Finish, t.StopText = FinishStop, g.plan.stopTexts[stop]
+		}
 	}
-	if t.Finish != "" {
-		t.Text += g.stream.Flush()
+	if forced {
+		g.stats.ForcedTokens++
 	}
+	if t.Finish == "" && g.stats.CompletionTokens == g.plan.limit {
+		t.Finish = FinishLength
+	}
+	if t.Finish != "" && t.StopText == "" {
+		t.Text += g.text.flush()
+	}
+	t.Deltas = g.text.split(t.Text, t.Finish != "")
 	return t, nil
 }
 
-func (g *generation) finish(ctx context.Context, why FinishReason) {
-	g.stats.Finish = why
+func (g *generation) finish(ctx context.Context, last Token) {
+	g.stats.Finish, g.stats.StopText = last.Finish, last.StopText
 	if m, err := g.decoder.lib.Memory(context.WithoutCancel(ctx)); err == nil {
 		g.stats.PeakBytes = m.Peak
 	}

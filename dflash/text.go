@@ -35,6 +35,43 @@ func checkStops(stops []string) error {
 	return nil
 }
 
+// planText checks what a request asks of the text, and plans the forced tokens.
+func (e *Engine) planText(p *plan, r *Request) error {
+	p.chat = r.chatForm()
+	p.stopTexts = r.Stop
+	if err := checkStops(r.Stop); err != nil {
+		return err
+	}
+	switch {
+	case r.ThinkingBudget < 0:
+		return fmt.Errorf("%w: ThinkingBudget is %d", ErrRequest, r.ThinkingBudget)
+	case r.ThinkingBudget > 0 && !p.chat:
+		return fmt.Errorf("%w: ThinkingBudget needs Prompt or Messages: without a chat template there is no thought to close", ErrRequest)
+	case !p.chat:
+		return nil
+	}
+	turn := p.ids
+	if id, ok := e.tok.TokenID("<|im_start|>"); ok {
+		for i, held := range p.ids {
+			if held == id {
+				turn = p.ids[i:]
+			}
+		}
+	}
+	prompt, err := e.tok.Decode(turn)
+	if err != nil {
+		return err
+	}
+	p.thinking = chat.OpensThinking(prompt)
+	if p.thought = r.ThinkingBudget; p.thought > 0 {
+		p.closing = e.tok.Encode(chat.ThinkingEnd)
+	}
+	if r.ToolChoice.calls() {
+		p.begin, err = e.callIDs(r, p.thinking)
+	}
+	return err
+}
+
 // newText begins the text of a checked request.
 func (e *Engine) newText(p *plan, r *Request) (text, error) {
 	t := text{stream: e.tok.Stream(tokenizer.StreamOptions{SkipSpecial: true})}
@@ -44,15 +81,11 @@ func (e *Engine) newText(p *plan, r *Request) (text, error) {
 	if !p.chat {
 		return t, nil
 	}
-	o := &chat.SplitterOptions{Thinking: p.thinking}
 	var err error
-	if t.thought, err = chat.NewSplitter(o); err != nil {
+	if t.thought, err = chat.NewSplitter(&chat.SplitterOptions{Thinking: p.thinking}); err != nil {
 		return text{}, err
 	}
-	if !r.ToolChoice.None {
-		o.Tools = r.Tools
-	}
-	t.splitter, err = chat.NewSplitter(o)
+	t.splitter, err = chat.NewSplitter(&chat.SplitterOptions{Thinking: p.thinking, Tools: r.offered()})
 	return t, err
 }
 

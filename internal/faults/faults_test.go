@@ -85,7 +85,7 @@ var planted = []fault{
 	},
 	{
 		"an end of sequence inside a block is overrun", "dflash/session.go",
-		"			return i + 1\n", "			return max(i+1, len(choices))\n",
+		"		n = i + 1\n", "		n = max(i+1, len(choices))\n",
 		"./dflash", "TestStopInsideBlock",
 	},
 	{
