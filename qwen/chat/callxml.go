@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -8,14 +9,16 @@ import (
 
 // xmlCall reads <function=…> and its parameters.
 type xmlCall struct {
-	state  xmlState
-	held   []byte // a tag that is not whole, or what may end a value
-	closed int    // bytes of held up to the end of </parameter>
-	tool   tool
-	seen   map[string]bool
-	first  bool // the next byte is the value's first
-	types  types
-	value  []byte // of a parameter that is kept whole
+	state xmlState
+	held  []byte // a tag that is not whole, or what may end a value
+	tag   int    // where held's last tag begins, in a value
+	name  string // of the function, until the call has begun
+	tool  tool
+	seen  map[string]bool
+	first bool // the next byte is the value's first
+	line  bool // the next byte, or the tag in held, begins a line
+	types types
+	value []byte // of a parameter that is kept whole
 }
 
 type xmlState int
@@ -27,13 +30,23 @@ const (
 	xmlTag                      // a tag after it
 	xmlParam                    // a parameter's name
 	xmlText                     // a value; held may be a line end
-	xmlClosing                  // a value; held ends with a piece of </parameter>
+	xmlFirst                    // held ends with a piece of a tag that may end it
 	xmlClosed                   // held ends with </parameter> and white space
 	xmlNext                     // held ends with a piece of the tag after that
+	xmlAnother                  // held ends with <parameter= and a piece of a name
+	xmlEnded                    // held ends with </function> and white space
+	xmlLast                     // held ends with a piece of </tool_call>
 )
 
 // xmlFollow are the tags that may follow the function's name or a parameter.
 var xmlFollow = []string{tagParam, tagFunctionEnd, tagCallEnd}
+
+// xmlEnds are the tags that may end a value. Models forget to close one now and
+// then, so that at the beginning of a line the others count too, see xmlValue.
+var (
+	xmlEnds     = []string{tagParamEnd}
+	xmlLineEnds = []string{tagParamEnd, tagFunctionEnd, tagParam}
+)
 
 func (s *Splitter) xmlStep(b byte) verdict {
 	x := &s.call.xml
@@ -54,8 +67,7 @@ func (s *Splitter) xmlStep(b byte) verdict {
 		if x.tool, ok = s.tools[name]; !ok {
 			return bad
 		}
-		s.begin(name)
-		x.state, x.held, x.seen = xmlBetween, nil, map[string]bool{}
+		x.state, x.held, x.name, x.seen = xmlBetween, nil, name, map[string]bool{}
 	case xmlBetween:
 		if b == '<' {
 			x.state = xmlTag
@@ -64,7 +76,7 @@ func (s *Splitter) xmlStep(b byte) verdict {
 		}
 		return when(isSpace(b))
 	case xmlTag:
-		tag, ok := follows(append(x.held, b))
+		tag, ok := follows(append(x.held, b), xmlFollow)
 		if !ok {
 			return bad
 		}
@@ -91,12 +103,12 @@ func (x *xmlCall) begun() []byte {
 }
 
 // isName says whether names of functions and parameters may have the byte.
-func isName(b byte) bool { return b >= ' ' && b != '<' }
+func isName(b byte) bool { return b > ' ' && b != '<' }
 
-// follows says whether text begins a tag of xmlFollow, and which it is if it is
+// follows says whether text begins one of the tags, and which it is if it is
 // whole.
-func follows(text []byte) (whole string, ok bool) {
-	for _, tag := range xmlFollow {
+func follows(text []byte, tags []string) (whole string, ok bool) {
+	for _, tag := range tags {
 		if string(text) == tag {
 			return tag, true
 		}
@@ -112,16 +124,25 @@ func (s *Splitter) xmlFollow(tag string) verdict {
 	case "":
 		return more
 	case tagParam:
+		s.xmlCalls()
 		x.state, x.held = xmlParam, nil
 		return more
 	case tagCallEnd:
 		s.mode, s.skip = modeContent, true
 	}
+	s.xmlCalls()
 	if len(x.seen) == 0 {
 		s.argument('{')
 	}
 	s.argument('}')
 	return done
+}
+
+// xmlCalls gives the call's first delta: a tag has followed its name.
+func (s *Splitter) xmlCalls() {
+	if !s.call.begun {
+		s.begin(s.call.xml.name)
+	}
 }
 
 // xmlBegin begins a parameter. A second one of the same name is refused: JSON
@@ -140,14 +161,21 @@ func (s *Splitter) xmlBegin(name string) verdict {
 	s.argument(quote(name)...)
 	s.argument(':')
 	x.state, x.held, x.first, x.value, x.types = xmlText, nil, true, nil, x.tool.properties[name]
+	x.line = false
 	if x.types.text() {
 		s.argument('"')
 	}
 	return more
 }
 
-// xmlValue takes a byte of a value. The line end and the tags that may end it
-// are held until they have or have not.
+// xmlValue takes a byte of a value. It ends, with the line end before,
+//
+//   - at </parameter>, if a tag of xmlFollow comes next;
+//   - at a line's </function>, if </tool_call> or nothing comes next;
+//   - at a line's <parameter=name>, for a parameter that the schema has and the
+//     call has not yet.
+//
+// What may become one of these is held until it is or is not.
 func (s *Splitter) xmlValue(b byte) verdict {
 	x := &s.call.xml
 	first := x.first
@@ -156,70 +184,101 @@ func (s *Splitter) xmlValue(b byte) verdict {
 	case xmlText:
 		switch {
 		case b == '\n' && first:
+			x.line = true
 		case b == '\n':
 			s.xmlRelease(len(x.held))
 			x.held = append(x.held, b)
 		case b == '<':
+			x.tag = len(x.held)
+			x.line = x.line || x.tag > 0
 			x.held = append(x.held, b)
-			x.state = xmlClosing
+			x.state = xmlFirst
 		default:
 			s.xmlRelease(len(x.held))
 			s.xmlPut(b)
+			x.line = false
 		}
-	case xmlClosing:
-		n := len(x.held)
-		if x.held[0] == '\n' {
-			n--
+		return more
+	case xmlFirst:
+		tags := xmlEnds
+		if x.line {
+			tags = xmlLineEnds
 		}
-		if b != tagParamEnd[n] {
-			x.state = xmlText
-			s.xmlRelease(len(x.held))
-			return s.xmlValue(b)
-		}
-		x.held = append(x.held, b)
-		if n+1 == len(tagParamEnd) {
-			x.state, x.closed = xmlClosed, len(x.held)
-		}
-	case xmlClosed:
-		switch {
-		case b == '<':
-			x.state = xmlNext
-			fallthrough
-		case isSpace(b):
-			x.held = append(x.held, b)
-		default:
-			return s.xmlReopen(b)
-		}
-	case xmlNext:
-		at := len(x.held) - 1
-		for x.held[at] != '<' {
-			at--
-		}
-		tag, ok := follows(append(x.held[at:], b))
+		tag, ok := follows(append(x.held[x.tag:], b), tags)
 		if !ok {
 			return s.xmlReopen(b)
 		}
-		x.held = append(x.held, b)
-		if tag == "" {
-			return more
+		switch tag {
+		case tagParamEnd:
+			x.state = xmlClosed
+		case tagFunctionEnd:
+			x.state = xmlEnded
+		case tagParam:
+			x.state = xmlAnother
+		}
+	case xmlClosed, xmlEnded:
+		switch {
+		case b == '<':
+			x.state++
+			x.tag = len(x.held)
+		case !isSpace(b):
+			return s.xmlReopen(b)
+		}
+	case xmlNext, xmlLast:
+		tags := xmlFollow
+		if x.state == xmlLast {
+			tags = []string{tagCallEnd}
+		}
+		tag, ok := follows(append(x.held[x.tag:], b), tags)
+		if !ok {
+			return s.xmlReopen(b)
+		}
+		if tag != "" {
+			s.xmlEnd()
+			return s.xmlFollow(tag)
+		}
+	case xmlAnother:
+		if b != '>' {
+			if !isName(b) {
+				return s.xmlReopen(b)
+			}
+			break
+		}
+		name := string(x.held[x.tag+len(tagParam):])
+		if _, ok := x.tool.properties[name]; !ok || x.seen[name] {
+			return s.xmlReopen(b)
 		}
 		s.xmlEnd()
-		return s.xmlFollow(tag)
+		return s.xmlBegin(name)
 	}
+	x.held = append(x.held, b)
 	return more
 }
 
-// xmlReopen takes what looked like the end of a value as text. What stood after
-// its </parameter> may hold the end, so it is read again.
+// xmlReopen takes what looked like the end of a value as text. After its first <
+// the end may begin all the same, so that is read again.
 func (s *Splitter) xmlReopen(b byte) verdict {
 	x := &s.call.xml
-	tail := append([]byte(nil), x.held[x.closed:]...)
-	s.xmlRelease(x.closed)
-	x.held, x.state = nil, xmlText
+	at := bytes.IndexByte(x.held, '<') + 1
+	tail := append([]byte(nil), x.held[at:]...)
+	s.xmlRelease(at)
+	x.held, x.state, x.line = nil, xmlText, false
 	for _, b := range append(tail, b) {
 		s.xmlValue(b)
 	}
 	return more
+}
+
+// xmlFlush ends a call at the end of the reply if it is whole but for the tags
+// that may be missing.
+func (s *Splitter) xmlFlush() bool {
+	if s.call.form != formXML || s.call.xml.state != xmlEnded {
+		return false
+	}
+	s.xmlEnd()
+	s.argument('}')
+	s.endCall(CallDone)
+	return true
 }
 
 // xmlRelease gives the first n held bytes as text of the value.

@@ -50,17 +50,22 @@ type SplitterOptions struct {
 // holds an object; other members are ignored, repeated ones are not allowed. In
 // the second a value is the text between the tags without the line ends next to
 // them; it reaches to the first </parameter> that <parameter=, </function> or
-// </tool_call> follows, so that it may hold such tags itself. A missing </function> before </tool_call> is forgiven,
-// and in both forms a missing </tool_call>. The type of a value in the second
-// form is that of the tool's schema ("type", "anyOf", "oneOf", "allOf", "enum",
+// </tool_call> follows, so that it may hold such tags itself. The type of a value
+// is that of the tool's schema ("type", "anyOf", "oneOf", "allOf", "enum",
 // "const", references inside the schema): numbers, booleans, null, objects and
 // arrays are taken as JSON, True, False and None as Python's. A value that the
 // schema gives no type is a string, and so is one that is not of its type.
 //
+// Tags that models are known to forget may be missing: </tool_call>, in the
+// second form also <tool_call>, </function> before </tool_call>, and </parameter>
+// before a line that is </function> and </tool_call> (or the end of the reply) or
+// that begins another parameter of the schema.
+//
 // A call begins when the name of an offered tool is known and, in the first
-// form, its arguments' object opens; the arguments follow as they come. What is
-// not well formed, calls another tool, or ends too early is content, tags
-// included. Where the call had begun already, it ends with CallBroken.
+// form, its arguments' object opens, in the second, the next tag follows; the
+// arguments come as they are written. What is not well formed, calls another
+// tool, or ends too early is content, tags included. Where the call had begun
+// already, it ends with CallBroken.
 //
 // Line ends next to the tags that are left out are left out too, as the
 // templates write them.
@@ -119,7 +124,9 @@ func (s *Splitter) Push(text string) []Delta {
 func (s *Splitter) Flush() []Delta {
 	switch s.mode {
 	case modeCall:
-		s.fail()
+		if !s.xmlFlush() {
+			s.fail()
+		}
 	case modeStart, modeThoughtStart, modeAfterCall:
 		s.fallBack()
 	}
@@ -150,10 +157,17 @@ func (s *Splitter) step(b byte) {
 			s.text("", b)
 			return
 		}
-		if !s.text(tagCall, b) {
+		tag := tagCall
+		if s.tag > 1 && s.held[len(s.held)-s.tag+1] == tagFunction[1] || s.tag == 1 && b == tagFunction[1] {
+			tag = tagFunction
+		}
+		if !s.text(tag, b) {
 			return
 		}
 		s.mode, s.call = modeCall, call{raw: s.held}
+		if tag == tagFunction {
+			s.call.form, s.call.xml.state = formXML, xmlName
+		}
 		s.held, s.tag = nil, 0
 		return
 	case modeAfterCall:

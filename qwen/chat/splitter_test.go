@@ -149,6 +149,16 @@ func TestSplitter(t *testing.T) {
 		{name: "two parameters", text: "<tool_call><function=weather><parameter=days>\n3\n</parameter>\n<parameter=city>\nUlm\n</parameter>\n</function></tool_call>", want: `{0 weather {"days":3,"city":"Ulm"}}`},
 		{name: "on one line", text: "<tool_call><function=weather><parameter=city>Ulm</parameter></function></tool_call>", want: `{0 weather {"city":"Ulm"}}`},
 		{name: "function not closed", text: "<tool_call><function=weather><parameter=city>Ulm</parameter>\n</tool_call>\nb", want: `{0 weather {"city":"Ulm"}}b`},
+		{name: "call not opened", text: "Now:\n<function=weather>\n<parameter=city>\nUlm\n</parameter>\n</function>\n</tool_call>\nb", want: `Now:{0 weather {"city":"Ulm"}}b`},
+		{name: "call neither opened nor closed", text: "<function=clock>\n</function>", want: `{0 clock {}}`},
+		{name: "function in prose", text: "the <function=clock> tag, <function=rm></function>", want: "the <function=clock> tag, <function=rm></function>"},
+		{name: "parameter not closed", text: "<tool_call>\n<function=weather>\n<parameter=city>\nUlm\n</function>\n</tool_call>\nb", want: `{0 weather {"city":"Ulm"}}b`},
+		{name: "empty parameter not closed", text: "<tool_call>\n<function=weather>\n<parameter=city>\n</function>\n</tool_call>", want: `{0 weather {"city":""}}`},
+		{name: "parameter not closed at the end", text: "<tool_call>\n<function=weather>\n<parameter=city>\nUlm\n</function>\n", want: `{0 weather {"city":"Ulm"}}`},
+		{name: "first parameter not closed", text: "<tool_call>\n<function=weather>\n<parameter=city>\nUlm\n<parameter=days>\n3\n<parameter=now>\ntrue\n</parameter>\n</function>\n</tool_call>", want: `{0 weather {"city":"Ulm","days":3,"now":true}}`},
+		{name: "no such parameter", text: param("city", "a\n<parameter=x>\nb\n<parameter=city>\nc"), want: `{0 weather {"city":"a\n<parameter=x>\nb\n<parameter=city>\nc"}}`},
+		{name: "function's end in a value", text: param("city", "a\n</function>\nb"), want: `{0 weather {"city":"a\n</function>\nb"}}`},
+		{name: "a name with a space", text: "<tool_call><function=weather><parameter=city: Ulm</parameter></function>", want: "{0 weather !}<tool_call><function=weather><parameter=city: Ulm</parameter></function>"},
 		{name: "nothing closed", text: "<tool_call><function=clock></tool_call>", want: `{0 clock {}}`},
 		{name: "tags in a value", text: param("city", "a</parameter>b <parameter=x></function>\n</tool_call>\n</parameter>"), want: `{0 weather {"city":"a</parameter>b <parameter=x></function>\n</tool_call>\n</parameter>"}}`},
 		{name: "nearly the end", text: param("city", "a\n\n</parameter>\n</p</parameter>\n</parameter"), want: `{0 weather {"city":"a\n\n</parameter>\n</p</parameter>\n</parameter"}}`},
@@ -226,8 +236,9 @@ func TestSplitterDelay(t *testing.T) {
 		{"lm\"}", "lm\"}"},
 		{"}", "}"},
 		{"\n</tool_call>\n<tool_call>\n<function=weather", ""},
-		{">", "{1 weather "},
-		{"\n<parameter=city>", `{"city":"`},
+		{">", ""},
+		{"\n<parameter=", "{1 weather "},
+		{"city>", `{"city":"`},
 		{"\n", ""},
 		{"Ul", "Ul"},
 		{"m\n", "m"},
@@ -266,7 +277,7 @@ func TestSplitterRoundTrip(t *testing.T) {
 	require.NoError(t, err)
 	rng := rand.New(rand.NewPCG(3, 4))
 	word := func() string {
-		parts := []string{"a", "ä", "\n", " ", "\"", "\\", "<", "</parameter>-", "</function>", "{", "}", "<tool_call>", "</tool_call>", "\t", "😀", "1", "true", "null"}
+		parts := []string{"a", "ä", "\n", " ", "\"", "\\", "<", "</parameter>-", "</function>.", "{", "}", "<tool_call>", "</tool_call>", "\t", "😀", "1", "true", "null"}
 		var b strings.Builder
 		b.WriteString("x")
 		for range rng.IntN(6) {
@@ -388,10 +399,12 @@ func TestSplitterLong(t *testing.T) {
 		"<tool_call>" + strings.Repeat(" ", n), "<tool_call>" + strings.Repeat("{\"a\":", n/5),
 		"<tool_call><function=weather><parameter=city>" + strings.Repeat("\n</parameter>", n/13),
 		"<tool_call><function=weather><parameter=city>" + strings.Repeat("</parameter>\n\n</p", n/17),
+		"<tool_call><function=weather><parameter=city>" + strings.Repeat("\n<parameter=days\n</function>\n</", n/32),
+		"<tool_call><function=weather><parameter=city>" + strings.Repeat("\n</function>", n/12) + "x",
 		"<tool_call><function=weather><parameter=city></parameter>" + strings.Repeat("\n", n),
 		`<tool_call>{"name":"clock","arguments":{"a":` + strings.Repeat("[", n),
 	} {
 		got := shown(split(t, chat.SplitterOptions{Thinking: true, Tools: []json.RawMessage{weather, clock}}, "</think>x"+text, func(at int) bool { return at%7 == 0 }))
-		require.Contains(t, got, text[len(text)-100:])
+		require.True(t, strings.HasSuffix(got, text), "%.40q", text)
 	}
 }
