@@ -18,10 +18,11 @@ func (c *scorer) logProbs(s *mlx.Scope, logits, ids mlx.Array) []mlx.Array {
 		return nil
 	}
 	x := s.Reshape(s.AsType(logits, mlx.Float32), -1, c.vocab)
-	// Less the maximum first: the sum is then at least 1, so no logarithm of a
-	// probability is above 0, and near 0 it keeps its digits.
+	// The maximum stays out of the sum: a logarithm near 0 keeps its digits, and
+	// none is above 0.
 	x = s.Sub(x, s.Max(x, true, -1))
-	sum := s.LogSumExp(x, true, -1)
+	others := s.PutAlong(s.Exp(x), s.Argmax(x, -1, true), s.Scalar(0, mlx.Float32), 1)
+	sum := s.Log1p(sumInParts(s, others))
 	of := func(ids mlx.Array) mlx.Array {
 		return s.Flatten(s.View(s.Sub(s.TakeAlong(x, ids, 1), sum), mlx.Int32))
 	}
@@ -34,6 +35,18 @@ func (c *scorer) logProbs(s *mlx.Scope, logits, ids mlx.Array) []mlx.Array {
 		out = append(out, s.Flatten(ids), of(ids))
 	}
 	return out
+}
+
+// sumInParts sums the rows of x [T, vocab], to [T, 1]: parts first, then their
+// sums. One running sum would lose what a hundred thousand improbable tokens
+// add.
+func sumInParts(s *mlx.Scope, x mlx.Array) mlx.Array {
+	const part = 256
+	rows, n := x.Dim(0), x.Dim(1)
+	if rest := n % part; rest != 0 {
+		x = s.Concat(1, x, s.Zeros(mlx.Float32, rows, part-rest))
+	}
+	return s.Sum(s.Sum(s.Reshape(x, rows, -1, part), false, -1), true, -1)
 }
 
 // top is the number of alternatives: no more than there are tokens.

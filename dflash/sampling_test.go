@@ -3,13 +3,11 @@ package dflash_test
 import (
 	"fmt"
 	"math"
-	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/godflash/godflash/dflash"
-	"github.com/godflash/godflash/internal/fixture"
 	"github.com/godflash/godflash/mlx"
 )
 
@@ -149,77 +147,4 @@ func norm(p ...float64) []float64 {
 		p[i] /= sum
 	}
 	return p
-}
-
-// Case 82: many continuations of two tokens, drawn with drafts that are noise,
-// have the target's exact distribution by a chi-square test.
-func TestSamplingDistribution(t *testing.T) {
-	spec := fixture.Rand(t, t.TempDir(), fixture.Options{Seed: 31})
-	e := fixturePair(t, spec, fixture.DraftOptions{Seed: 32, BlockSize: 4})
-	prompt := []int{72, 105}
-	sampling := dflash.Sampling{Temperature: 1, TopK: 6}
-	// The exact distribution of the first token and, for each, of the second.
-	dist := func(ids []int) []float64 {
-		out := make([]float64, spec.Vocab)
-		cache := e.Target().NewCache()
-		defer cache.Close()
-		require.NoError(t, lib.Do(t.Context(), func(s *mlx.Scope) error {
-			in := make([]int32, len(ids))
-			for i, id := range ids {
-				in[i] = int32(id)
-			}
-			h, _ := e.Target().Forward(s, mlx.FromSlice(s, in), cache, nil)
-			logits := s.Reshape(e.Target().Logits(s, s.SliceAxis(h, 1, len(ids)-1, len(ids))), 1, spec.Vocab)
-			p, err := mlx.ToSlice[float32](s.Softmax(dflash.Shape(s, sampling, logits), true, -1))
-			for i := range p {
-				out[i] = float64(p[i])
-			}
-			return err
-		}))
-		return out
-	}
-	exact := map[[2]int]float64{}
-	for a, p := range dist(prompt) {
-		if p == 0 {
-			continue
-		}
-		for b, q := range dist(append(slices.Clone(prompt), a)) {
-			if q > 0 {
-				exact[[2]int{a, b}] = p * q
-			}
-		}
-	}
-	const n = 1500
-	s := newSession(t, e)
-	count := map[[2]int]int{}
-	for i := range n {
-		sampling.Seed = uint64(i + 1)
-		ids, _ := run(t, s, dflash.Request{IDs: prompt, MaxTokens: 3, IgnoreEOS: true, Sampling: sampling})
-		count[[2]int(ids[:2])]++
-	}
-	chi, bins, rest, restCount := 0.0, 0, 0.0, 0
-	for pair, p := range exact {
-		if p*n < 8 {
-			rest, restCount = rest+p*n, restCount+count[pair]
-			continue
-		}
-		chi += math.Pow(float64(count[pair])-p*n, 2) / (p * n)
-		bins++
-	}
-	if rest > 0 {
-		chi += math.Pow(float64(restCount)-rest, 2) / rest
-		bins++
-	}
-	total := 0
-	for pair, c := range count {
-		require.Contains(t, exact, pair)
-		total += c
-	}
-	require.Equal(t, n, total)
-	// Wilson and Hilferty: the cube root of chi²/k is nearly normal. 4 standard
-	// deviations are one false alarm in 30,000; the seeds are fixed.
-	k := float64(bins - 1)
-	z := (math.Cbrt(chi/k) - (1 - 2/(9*k))) / math.Sqrt(2/(9*k))
-	require.Greater(t, bins, 8)
-	require.Lessf(t, z, 4.0, "chi² %.1f of %d bins", chi, bins)
 }
