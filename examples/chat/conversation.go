@@ -143,19 +143,14 @@ func (t *conversation) answer(ctx context.Context, question string, out *screen,
 		case <-ctx.Done():
 		}
 	}()
-	var content, reasoning strings.Builder
+	var reply chat.Reply
 	for token, tokenErr := range t.session.Generate(ctx, r) {
 		if tokenErr != nil {
 			err = tokenErr
 			break
 		}
+		reply.Add(token.Deltas...)
 		for _, d := range token.Deltas {
-			switch d.Kind {
-			case chat.DeltaReasoning:
-				reasoning.WriteString(d.Text)
-			case chat.DeltaContent:
-				content.WriteString(d.Text)
-			}
 			out.delta(d)
 		}
 		if out.err != nil {
@@ -169,13 +164,8 @@ func (t *conversation) answer(ctx context.Context, question string, out *screen,
 	if err != nil && !stopped {
 		return false, err
 	}
-	reply := chat.Message{Role: chat.RoleAssistant, Content: content.String()}
-	if reasoning.Len() > 0 {
-		thought := reasoning.String()
-		reply.ReasoningContent = &thought
-	}
 	if t.last.CompletionTokens > 0 {
-		t.turns = append(turns, reply)
+		t.turns = append(turns, reply.Message())
 	}
 	return stopped, nil
 }
