@@ -115,6 +115,9 @@ type Info struct {
 	Quantization string
 	TargetInfo
 	EOSTokenIDs []int // union of generation_config, config and tokenizer
+	// Sampling is what generation_config.json recommends, greedy where it
+	// recommends nothing. No request takes it unless it says so.
+	Sampling Sampling
 
 	DraftDir        string // empty without a drafter
 	DraftRepo       string
@@ -323,6 +326,8 @@ func (e *Engine) describe(f *resolve.Found, cfg *qwen.Config) {
 		Dir: f.Target.Dir, Repo: f.Target.Repo, Commit: f.Target.Commit, ModelType: cfg.ModelType, Quantization: cfg.Quantization, TargetInfo: e.target.Info(), EOSTokenIDs: e.eos,
 		Device: e.lib.Device(), MLXVersion: e.lib.Version(),
 	}
+	g := cfg.Generation
+	e.info.Sampling = Sampling{Temperature: g.Temperature, TopK: g.TopK, TopP: g.TopP, MinP: g.MinP}
 	if e.drafter == nil {
 		e.info.DraftOff = f.Why
 		return
@@ -342,6 +347,10 @@ func (e *Engine) Info() Info { return e.info }
 
 // Tokenizer is the model's tokenizer.
 func (e *Engine) Tokenizer() *tokenizer.Tokenizer { return e.tok }
+
+// TokenBytes are the bytes that a token stands for, which need not be whole
+// characters; nil for an id outside the vocabulary.
+func (e *Engine) TokenBytes(id int) []byte { return e.tok.Bytes(id) }
 
 // Template is the model's chat template, nil for a model without one.
 func (e *Engine) Template() *chat.Template { return e.template }

@@ -89,6 +89,9 @@ type Config struct {
 	// EOSTokenIDs are the end-of-sequence ids of config.json and
 	// generation_config.json together, ascending.
 	EOSTokenIDs []int
+	// Generation is how generation_config.json recommends to draw tokens, zero
+	// where it has do_sample false or does not exist.
+	Generation Generation
 }
 
 // hybrid: gated-delta layers beside attention (Qwen3.5 and 3.6).
@@ -200,13 +203,14 @@ func ReadConfig(dir string) (*Config, error) {
 	case err != nil:
 		return nil, err
 	default:
-		var g struct {
-			EOSTokenID tokenIDs `json:"eos_token_id"`
-		}
+		var g rawGeneration
 		if err := json.Unmarshal(data, &g); err != nil {
 			return nil, fmt.Errorf("%w: %s: %w", ErrConfig, generation, err)
 		}
 		c.EOSTokenIDs = append(c.EOSTokenIDs, g.EOSTokenID...)
+		if c.Generation, err = g.resolve(); err != nil {
+			return nil, fmt.Errorf("%s: %w", generation, err)
+		}
 	}
 	slices.Sort(c.EOSTokenIDs)
 	c.EOSTokenIDs = slices.Compact(c.EOSTokenIDs)

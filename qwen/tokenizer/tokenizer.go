@@ -183,6 +183,15 @@ func (t *Tokenizer) Token(id int) (string, bool) {
 	return toLetters(t.tokens[id].raw), true
 }
 
+// Bytes gives the bytes that an id stands for, which need not be whole
+// characters; nil for an id outside the vocabulary.
+func (t *Tokenizer) Bytes(id int) []byte {
+	if !t.known(id) {
+		return nil
+	}
+	return []byte(t.tokens[id].raw)
+}
+
 // IsSpecial says whether an id is a special token, one that DecodeSkipSpecial
 // leaves out.
 func (t *Tokenizer) IsSpecial(id int) bool {
