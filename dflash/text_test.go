@@ -380,3 +380,36 @@ func TestTextRequests(t *testing.T) {
 	require.ErrorIs(t, err, dflash.ErrUnsupported)
 	require.ErrorContains(t, err, "no form of a call")
 }
+
+// A session goes on from a stop text, a closed thought or the middle of forced
+// tokens like one that has seen nothing but its tokens.
+func TestContinueAfterText(t *testing.T) {
+	eachTarget(t, dflash.Options{}, func(t *testing.T, e *dflash.Engine) {
+		s := newSession(t, e)
+		free, _ := reply(t, s, dflash.Request{Prompt: "a", MaxTokens: 30, IgnoreEOS: true})
+		stop := ""
+		for _, token := range free[10:20] {
+			stop += token.Text
+		}
+		require.NotEmpty(t, stop)
+		for i, r := range []dflash.Request{
+			{Prompt: "a", MaxTokens: 30, IgnoreEOS: true, Stop: []string{stop}},
+			{Prompt: "a", MaxTokens: 14, IgnoreEOS: true, ThinkingBudget: 5},
+			{Prompt: "a", MaxTokens: 7, IgnoreEOS: true, ThinkingBudget: 5},
+		} {
+			for _, pipelined := range []bool{false, true}[:1+(i+1)%2] {
+				s.SetPipelined(pipelined)
+				tokens, _ := reply(t, s, r)
+				require.Equal(t, i == 0, s.Stats().StopText == stop)
+				require.Equal(t, idsOf(tokens), s.Tokens()[s.Stats().PromptTokens:])
+				text := append(s.Tokens(), 7, 8, 9)
+				want, _ := run(t, newSession(t, e), dflash.Request{IDs: text, MaxTokens: 9, IgnoreEOS: true, NoCache: true})
+				got, _ := run(t, s, dflash.Request{Continue: true, IDs: []int{7, 8, 9}, MaxTokens: 9, IgnoreEOS: true})
+				require.Equal(t, want, got)
+				if !pipelined {
+					requireFreshState(t, e, s.Decoder(), "after a continuation")
+				}
+			}
+		}
+	})
+}

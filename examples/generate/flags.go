@@ -47,6 +47,8 @@ var exclusive = [][2]string{
 	{"raw", "think"},
 	{"prompt-ids", "system"},
 	{"prompt-ids", "think"},
+	{"raw", "thinking-budget"},
+	{"prompt-ids", "thinking-budget"},
 	{"no-draft", "draft"},
 	{"no-draft", "block"},
 	{"no-draft", "compare"},
@@ -78,6 +80,14 @@ func parse(ctx context.Context, args []string, stdin io.Reader, stderr io.Writer
 		o.request.Thinking = &think
 		return err
 	})
+	flags.Func("stop", "end before this `text`, wherever it is written; may be given several times", func(s string) error {
+		if s == "" {
+			return errors.New("the text is empty")
+		}
+		o.request.Stop = append(o.request.Stop, s)
+		return nil
+	})
+	flags.IntVar(&o.request.ThinkingBudget, "thinking-budget", 0, "`number` of tokens after which a thought is closed, 0 for no bound")
 	flags.BoolVar(&raw, "raw", false, "use the prompt as it stands, without the chat template")
 	sampling := &o.request.Sampling
 	flags.Float64Var(&sampling.Temperature, "temperature", 0, "draw tokens at this `temperature`, 0 takes the most probable one")
@@ -182,6 +192,8 @@ func check(o *options, rest []string, given map[string]bool, raw bool) error {
 		return usagef("-model needs a prompt: -prompt, -prompt-file or -prompt-ids")
 	case raw && !prompt:
 		return usagef("-raw needs -prompt or -prompt-file")
+	case o.request.ThinkingBudget < 0:
+		return usagef("-thinking-budget is %d; it is a number of tokens, or 0 for no bound", o.request.ThinkingBudget)
 	case o.request.MaxTokens < 0:
 		return usagef("-max-tokens is %d; it is a number of tokens, or 0 for the model's whole context", o.request.MaxTokens)
 	case given["block"] && o.block < 2:

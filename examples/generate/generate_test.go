@@ -19,9 +19,11 @@ type object struct {
 	IDs          []int  `json:"ids"`
 	Text         string `json:"text"`
 	FinishReason string `json:"finish_reason"`
+	StopText     string `json:"stop_text"`
 	Stats        struct {
 		PromptTokens     int     `json:"prompt_tokens"`
 		CompletionTokens int     `json:"completion_tokens"`
+		ReasoningTokens  int     `json:"reasoning_tokens"`
 		Cycles           int     `json:"cycles"`
 		Drafted          int     `json:"drafted"`
 		Accepted         int     `json:"accepted"`
@@ -89,7 +91,7 @@ func TestJSONKeys(t *testing.T) {
 	}
 	require.Empty(t, top)
 	for key, kind := range map[string]any{
-		"prompt_tokens": number, "completion_tokens": number, "cycles": number, "drafted": number, "accepted": number,
+		"prompt_tokens": number, "completion_tokens": number, "reasoning_tokens": number, "cycles": number, "drafted": number, "accepted": number,
 		"tokens_per_cycle": number, "accepted_per_cycle": list, "prefill_ms": number, "decode_ms": number,
 	} {
 		require.IsType(t, kind, stats[key], key)

@@ -16,12 +16,14 @@ type result struct {
 	IDs          []int               `json:"ids"` // the end-of-sequence id included
 	Text         string              `json:"text"`
 	FinishReason dflash.FinishReason `json:"finish_reason"`
+	StopText     string              `json:"stop_text,omitempty"` // the -stop that ended it
 	Stats        resultStats         `json:"stats"`
 }
 
 type resultStats struct {
 	PromptTokens     int     `json:"prompt_tokens"`
 	CompletionTokens int     `json:"completion_tokens"`
+	ReasoningTokens  int     `json:"reasoning_tokens"`
 	Cycles           int     `json:"cycles"`
 	Drafted          int     `json:"drafted"`
 	Accepted         int     `json:"accepted"`
@@ -36,9 +38,9 @@ func writeJSON(w io.Writer, r reply) error {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
 	return enc.Encode(result{
-		IDs: r.ids, Text: r.text, FinishReason: s.Finish,
+		IDs: r.ids, Text: r.text, FinishReason: s.Finish, StopText: s.StopText,
 		Stats: resultStats{
-			PromptTokens: s.PromptTokens, CompletionTokens: s.CompletionTokens,
+			PromptTokens: s.PromptTokens, CompletionTokens: s.CompletionTokens, ReasoningTokens: s.ReasoningTokens,
 			Cycles: s.Cycles, Drafted: s.Drafted, Accepted: s.Accepted,
 			TokensPerCycle:   s.TokensPerCycle(),
 			AcceptedPerCycle: append([]int{}, s.AcceptedPerCycle...), // never null
