@@ -49,3 +49,36 @@ func BenchmarkGenerate(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkSamplingRules tells how many tokens a cycle gives by shared noise and
+// by rejection at several temperatures, on each pair's reference prompts, known
+// by heart and not. Each iteration is one seed; nothing is timed.
+func BenchmarkSamplingRules(b *testing.B) {
+	for _, pair := range allPairs {
+		e := open(b, pair, dflash.Options{})
+		refs := references(b, pair)
+		for _, set := range []struct {
+			name    string
+			prompts []reference
+		}{{"known", refs[:9]}, {"unknown", refs[9:]}} {
+			for _, temperature := range []float64{0.3, 0.7, 1} {
+				for _, rejection := range []bool{false, true} {
+					b.Run(fmt.Sprintf("%s/%s/T=%.1f/rejection=%v", pair, set.name, temperature, rejection), func(b *testing.B) {
+						s := newSession(b, e)
+						var tokens, cycles int
+						seed := uint64(0)
+						for b.Loop() {
+							seed++
+							for _, ref := range set.prompts {
+								run(b, s, dflash.Request{IDs: ref.Prompt, MaxTokens: 96, BlockSize: 16, Sampling: dflash.Sampling{Temperature: temperature, Rejection: rejection, Seed: seed}})
+								tokens, cycles = tokens+s.Stats().CompletionTokens-1, cycles+s.Stats().Cycles
+							}
+						}
+						b.ReportMetric(0, "ns/op")
+						b.ReportMetric(float64(tokens)/float64(cycles), "tok/cycle")
+					})
+				}
+			}
+		}
+	}
+}

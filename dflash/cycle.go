@@ -152,7 +152,7 @@ func (d *Decoder) verify(s *mlx.Scope, anchor mlx.Array, p proposal, rows int, r
 	v.taps = taps
 	v.choices = d.scorer.choose(s, logits, v.ids, p, r, allowed)
 	v.count = accept(s, drafts, v.choices)
-	v.packed = s.Concat(0, append([]mlx.Array{v.count, v.choices, v.ids}, d.scorer.logProbs(s, logits, v.choices)...)...)
+	v.packed = d.scorer.pack(s, v.count, v.choices, v.ids, logits)
 	return v
 }
 

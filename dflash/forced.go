@@ -104,7 +104,8 @@ func (g *generation) force(ctx context.Context, ids []int) (cycle, error) {
 		return cycle{}, err
 	}
 	start := time.Now()
-	if err := d.force(ctx, ids); err != nil {
+	probs, err := d.force(ctx, ids)
+	if err != nil {
 		return cycle{}, err
 	}
 	g.stats.Decode += time.Since(start)
@@ -114,7 +115,7 @@ func (g *generation) force(ctx context.Context, ids []int) (cycle, error) {
 			return cycle{}, err
 		}
 	}
-	return cycle{tokens: ids, forced: true}, nil
+	return cycle{tokens: ids, probs: probs, forced: true}, nil
 }
 
 // begin puts the beginning of a call in the place of the token that the
@@ -123,20 +124,20 @@ func (g *generation) begin(ctx context.Context) (cycle, error) {
 	g.stats.begun = true
 	ids := g.plan.begin[:min(len(g.plan.begin), g.plan.limit)]
 	d := g.decoder
-	d.mu.Lock()
-	d.anchor = ids[0]
-	d.mu.Unlock()
 	if d.constraint != nil {
 		if err := d.constraint.advance(ids[:1]); err != nil {
 			return cycle{}, err
 		}
 	}
+	c := cycle{tokens: ids, probs: d.anchorProbs, forced: true}
 	if len(ids) > 1 {
-		if _, err := g.force(ctx, ids[1:]); err != nil {
+		rest, err := g.force(ctx, ids[1:])
+		if err != nil {
 			return cycle{}, err
 		}
+		c.probs = slices.Concat(c.probs, rest.probs)
 	}
-	return cycle{tokens: ids, forced: true}, nil
+	return c, nil
 }
 
 // close ends the thought.
@@ -146,7 +147,9 @@ func (g *generation) close(ctx context.Context) (cycle, error) {
 }
 
 // force runs the anchor and all of ids but the last, which becomes the anchor.
-func (d *Decoder) force(ctx context.Context, ids []int) error {
+// The result has what the target says of each, nil where nobody asked.
+func (d *Decoder) force(ctx context.Context, ids []int) ([]tokenProbs, error) {
+	var o outcome
 	run := append([]int{d.anchor}, ids[:len(ids)-1]...)
 	if d.drafting && d.cache.Len()+len(run) > d.drafter.cfg.MaxPositionEmbeddings {
 		d.stopDrafting(DraftContextExceeded)
@@ -157,7 +160,18 @@ func (d *Decoder) force(ctx context.Context, ids []int) error {
 			defer func() { d.clearMarks(); d.setMark(before, at) }()
 		}
 		rows := idArray(s, run)
-		_, taps := d.target.Forward(s, rows, d.cache, d.taps())
+		hidden, taps := d.target.Forward(s, rows, d.cache, d.taps())
+		if d.scorer.asked() {
+			count := idArray(s, []int{len(ids) - 1})
+			packed, err := readIDs(d.scorer.pack(s, count, idArray(s, ids), rows, d.target.Logits(s, hidden)))
+			if err == nil {
+				err = s.Err()
+			}
+			if err != nil {
+				return err
+			}
+			o = d.scorer.unpack(packed, len(ids))
+		}
 		if err := d.commitRows(s, taps, len(run)); err != nil {
 			return err
 		}
@@ -166,8 +180,8 @@ func (d *Decoder) force(ctx context.Context, ids []int) error {
 		return s.Eval(d.state()...)
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	d.anchor = ids[len(ids)-1]
-	return nil
+	return o.probs, nil
 }

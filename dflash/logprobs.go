@@ -14,7 +14,7 @@ import (
 // They are the model's own: before bias, penalties, temperature and filters.
 func (c *scorer) logProbs(s *mlx.Scope, logits, ids mlx.Array) []mlx.Array {
 	top := c.top()
-	if !c.LogProbs && top == 0 {
+	if !c.asked() {
 		return nil
 	}
 	x := s.Reshape(s.AsType(logits, mlx.Float32), -1, c.vocab)
@@ -83,8 +83,16 @@ type outcome struct {
 	probs    []tokenProbs // of tokens, nil where nobody asked
 }
 
-// unpack takes apart what a block of rows gives the host in one int32 array:
-// the accepted count, the choices, the block, and the log probabilities.
+// asked says that the generation wants log probabilities.
+func (c *scorer) asked() bool { return c.LogProbs || c.TopLogProbs > 0 }
+
+// pack puts what the host learns of a block into one int32 array: the accepted
+// count int32 [1], the choices and the block int32 [T], and log probabilities.
+func (c *scorer) pack(s *mlx.Scope, count, choices, block, logits mlx.Array) mlx.Array {
+	return s.Concat(0, append([]mlx.Array{count, choices, block}, c.logProbs(s, logits, choices)...)...)
+}
+
+// unpack takes apart what pack made of a block of rows.
 func (c *scorer) unpack(packed []int, rows int) outcome {
 	next := func(n int) []int {
 		part := packed[:n]
@@ -94,7 +102,7 @@ func (c *scorer) unpack(packed []int, rows int) outcome {
 	o := outcome{accepted: next(1)[0]}
 	o.tokens, o.block = next(rows)[:o.accepted+1], next(rows)
 	top := c.top()
-	if !c.LogProbs && top == 0 {
+	if !c.asked() {
 		return o
 	}
 	var own []int

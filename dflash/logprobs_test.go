@@ -106,6 +106,33 @@ func TestLogProbs(t *testing.T) {
 	}
 }
 
+// Tokens that nobody chose, the beginning of a call and the end of a thought,
+// have their probabilities too.
+func TestLogProbsForced(t *testing.T) {
+	e := open(t, "tiny-qwen3.5", dflash.Options{})
+	s := newSession(t, e)
+	alone := newTargetRun(t, e)
+	for _, r := range []dflash.Request{
+		{ThinkingBudget: 3, Thinking: new(true)},
+		{Tools: scriptTools, ToolChoice: dflash.ToolChoice{Name: "f"}},
+	} {
+		r.Prompt, r.MaxTokens, r.IgnoreEOS = "Write F.", 16, true
+		r.LogProbs, r.TopLogProbs = true, 2
+		prompt, err := e.PromptIDs(&r)
+		require.NoError(t, err)
+		list := tokens(t, s, r)
+		require.Greater(t, s.Stats().ForcedTokens, 2)
+		scores := alone.from(prompt)
+		for _, token := range list {
+			want := logSoftmax(scores)
+			require.InDelta(t, want[token.ID], token.LogProb, 2e-5)
+			require.Len(t, token.Top, 2)
+			require.InDelta(t, slices.Max(want), token.Top[0].LogProb, 2e-5)
+			scores = alone.after(token.ID)
+		}
+	}
+}
+
 // The goldens are independent software's: all scores after 24 tokens, and the
 // margins between the two most probable tokens of a greedy text.
 func TestLogProbsGolden(t *testing.T) {

@@ -31,7 +31,9 @@ type prefillOptions struct {
 	cache  *prefixCache // that learns the prompt, or nil
 	// quiet makes no choice after the last token: there is no anchor.
 	quiet bool
-	done  func(tokens int) // called after each chunk, or nil
+	// instead holds a token that takes the place of the choice, or nothing.
+	instead []int
+	done    func(tokens int) // called after each chunk, or nil
 }
 
 func (d *Decoder) prefill(ctx context.Context, ids []int, o prefillOptions) (int, error) {
@@ -55,7 +57,7 @@ func (d *Decoder) prefill(ctx context.Context, ids []int, o prefillOptions) (int
 			end = border
 		}
 		err := d.do(ctx, func(s *mlx.Scope) error {
-			if err := d.prefillChunk(s, ids[start:end], end == len(ids) && !o.quiet); err != nil {
+			if err := d.prefillChunk(s, ids[start:end], end == len(ids) && !o.quiet, o.instead); err != nil {
 				return err
 			}
 			if d.info.Recurrent && end == len(ids) && !o.quiet {
@@ -83,7 +85,7 @@ func (d *Decoder) limitDraft(n int) {
 	}
 }
 
-func (d *Decoder) prefillChunk(s *mlx.Scope, ids []int, last bool) error {
+func (d *Decoder) prefillChunk(s *mlx.Scope, ids []int, last bool, instead []int) error {
 	hidden, taps := d.target.Forward(s, idArray(s, ids), d.cache, d.taps())
 	if err := s.Err(); err != nil {
 		return err
@@ -92,7 +94,7 @@ func (d *Decoder) prefillChunk(s *mlx.Scope, ids []int, last bool) error {
 	var first mlx.Array
 	if last {
 		var err error
-		if first, err = d.first(s, s.SliceAxis(hidden, 1, len(ids)-1, len(ids)), nn.At(d.cache.Len()+len(ids))); err != nil {
+		if first, err = d.first(s, s.SliceAxis(hidden, 1, len(ids)-1, len(ids)), nn.At(d.cache.Len()+len(ids)), instead); err != nil {
 			return err
 		}
 	}
@@ -126,8 +128,8 @@ func (d *Decoder) prefillChunk(s *mlx.Scope, ids []int, last bool) error {
 }
 
 // first is the choice for hidden [1, 1, hidden], the last row before position
-// at, packed like a block's.
-func (d *Decoder) first(s *mlx.Scope, hidden mlx.Array, at nn.Position) (mlx.Array, error) {
+// at, packed like a block's, or what is given in its place.
+func (d *Decoder) first(s *mlx.Scope, hidden mlx.Array, at nn.Position, instead []int) (mlx.Array, error) {
 	var allowed mlx.Array
 	if d.bound(1) {
 		var err error
@@ -138,5 +140,8 @@ func (d *Decoder) first(s *mlx.Scope, hidden mlx.Array, at nn.Position) (mlx.Arr
 	logits := d.target.Logits(s, hidden)
 	choice := d.scorer.choose(s, logits, mlx.Array{}, proposal{}, d.scorer.sampler.draws(s, at, 1, d.info.VocabSize), allowed)
 	none := s.Zeros(mlx.Int32, 1)
-	return s.Concat(0, append([]mlx.Array{none, choice, none}, d.scorer.logProbs(s, logits, choice)...)...), nil
+	if len(instead) > 0 {
+		choice = s.Where(s.Equal(choice, s.Scalar(nonFinite, mlx.Int32)), choice, idArray(s, instead[:1]))
+	}
+	return d.scorer.pack(s, none, choice, none, logits), nil
 }

@@ -225,7 +225,7 @@ func (g *generation) start(ctx context.Context, r *Request) (int, error) {
 	g.stats.CachedTokens = known
 	d.constraint = g.plan.constraint
 	g.stats.Seed = d.seed()
-	o := prefillOptions{border: g.plan.border, cache: g.session.prefixes(r)}
+	o := prefillOptions{border: g.plan.border, instead: g.plan.begin, cache: g.session.prefixes(r)}
 	if r.Progress != nil {
 		o.done = func(n int) { r.Progress(known+n, len(ids)) }
 	}
