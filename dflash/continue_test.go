@@ -15,13 +15,18 @@ import (
 // eachTarget opens one engine of each kind of target, with a drafter that guesses at
 // random, and prefill in small chunks.
 func eachTarget(t *testing.T, o dflash.Options, f func(t *testing.T, e *dflash.Engine)) {
+	eachTargetWindow(t, 0, o, f)
+}
+
+// eachTargetWindow is eachTarget with a drafter whose first layer has a window.
+func eachTargetWindow(t *testing.T, window int, o dflash.Options, f func(t *testing.T, e *dflash.Engine)) {
 	o.PrefillChunk = 8
 	for name, write := range map[string]func(testing.TB, string, fixture.Options) fixture.Spec{"dense": fixture.Rand, "gated delta": fixture.GDN} {
 		t.Run(name, func(t *testing.T) {
 			spec := write(t, t.TempDir(), fixture.Options{Seed: 3})
 			o := o
 			o.Draft = t.TempDir()
-			fixture.Draft(t, o.Draft, spec, fixture.DraftOptions{Seed: 4})
+			fixture.Draft(t, o.Draft, spec, fixture.DraftOptions{Seed: 4, Window: window})
 			f(t, openDir(t, spec.Dir, o))
 		})
 	}
@@ -36,14 +41,14 @@ func requireFreshState(t testing.TB, e *dflash.Engine, d *dflash.Decoder, what s
 	if len(rows) == 0 {
 		return
 	}
-	fresh, err := e.NewDecoder()
+	fresh, err := dflash.NewDecoder(e.Target(), e.Drafter(), nil) // in one chunk
 	require.NoError(t, err)
 	defer fresh.Close()
 	_, err = fresh.Prefill(t.Context(), rows)
 	require.NoError(t, err)
 	layers := e.Info().Layers
 	requireSameState(t, stateOf(t, fresh, layers), stateOf(t, d, layers), what)
-	if e.Drafter() != nil && d.ContextLen() == d.Len() {
+	if e.Drafter() != nil && d.Drafts() {
 		want, err := fresh.DraftRows(t.Context())
 		require.NoError(t, err)
 		got, err := d.DraftRows(t.Context())
@@ -61,13 +66,21 @@ func span(seed, n int) []int {
 	return ids
 }
 
-// fresh generates from ids in a session of its own that looks nothing up.
+// fresh generates from ids, plainly, with a sequence of its own.
 func fresh(t testing.TB, e *dflash.Engine, ids []int, n int) []int {
 	t.Helper()
-	s := newSession(t, e)
-	defer s.Close()
-	out, _ := run(t, s, dflash.Request{IDs: ids, MaxTokens: n, IgnoreEOS: true, NoCache: true})
-	require.Zero(t, s.Stats().CachedTokens)
+	d, err := dflash.NewDecoder(e.Target(), nil, nil)
+	require.NoError(t, err)
+	defer d.Close()
+	first, err := d.Prefill(t.Context(), ids)
+	require.NoError(t, err)
+	out := []int{first}
+	for len(out) < n {
+		v, err := d.Verify(t.Context(), nil)
+		require.NoError(t, err)
+		require.NoError(t, d.Commit(t.Context(), 1))
+		out = append(out, v.Choices[0])
+	}
 	return out
 }
 
@@ -145,6 +158,7 @@ var ends = map[string]func(t *testing.T, e *dflash.Engine, s *dflash.Session, r 
 // the bit, whether cycles are read at once or late.
 func TestContinue(t *testing.T) {
 	eachTarget(t, dflash.Options{PrefixCacheBytes: -1}, func(t *testing.T, e *dflash.Engine) {
+		beginning := fresh(t, e, span(1, 21), 12)
 		for name, end := range ends {
 			for _, pipelined := range []bool{false, true} {
 				what := fmt.Sprintf("%s, pipelined %v", name, pipelined)
@@ -154,7 +168,7 @@ func TestContinue(t *testing.T) {
 				handed := end(t, e, s, dflash.Request{IDs: first, MaxTokens: 12, IgnoreEOS: true, BlockSize: 4})
 				text := s.Tokens()
 				if handed > 0 {
-					require.Equal(t, slices.Concat(first, fresh(t, e, first, 12)[:handed]), text, what)
+					require.Equal(t, slices.Concat(first, beginning[:handed]), text, what)
 				}
 				second := span(2, 10)
 				if handed == 0 { // the prompt was not taken

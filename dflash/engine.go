@@ -94,6 +94,7 @@ type Engine struct {
 	controls []string // special tokens, which messages may not spell
 	opts     Options
 	info     Info
+	identity [2]string    // of the target's files and the drafter's, see identity
 	prefixes *prefixCache // nil for none
 	turn     struct {     // see closeTurn
 		once sync.Once
@@ -278,7 +279,15 @@ func (e *Engine) loadModels(ctx context.Context, f *resolve.Found, cfg *qwen.Con
 	}
 	if f.Draft.Dir != "" {
 		e.drafter, err = LoadDrafter(ctx, e.lib, f.Draft.Dir, &DraftOptions{Bits: bits, IgnoreMemory: e.opts.IgnoreMemory, Logger: e.opts.Logger, Progress: e.progress(true)})
+		if err != nil {
+			return err
+		}
+		if e.identity[1], err = identity(f.Draft.Dir); err != nil {
+			return err
+		}
+		e.identity[1] += fmt.Sprintf("/%d bits", bits)
 	}
+	e.identity[0], err = identity(f.Target.Dir)
 	return err
 }
 

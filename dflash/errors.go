@@ -26,6 +26,9 @@ var (
 	ErrNonFinite = errors.New("the model's scores are not finite")
 	// ErrRequest: a field of the request is out of range or contradicts another.
 	ErrRequest = errors.New("bad request")
+	// ErrSnapshot: a saved session is damaged, or of other models or another
+	// version.
+	ErrSnapshot = errors.New("the snapshot cannot be restored")
 	// ErrClosed: the engine, session or decoder was closed.
 	ErrClosed = errors.New("closed")
 	// ErrBusy: the session already runs a generation.

@@ -84,8 +84,15 @@ func (d *Decoder) DraftRows(ctx context.Context) (out [][]float32, err error) {
 	return out, err
 }
 
-// FailNext makes the next pass of the target fail.
-func (d *Decoder) FailNext(err error) { d.target = &failOnce{d.target, err} }
+// FailNext makes the next pass of the target fail, unless err is nil.
+func (d *Decoder) FailNext(err error) {
+	f, ok := d.target.(*failOnce)
+	if !ok {
+		f = &failOnce{Target: d.target}
+		d.target = f
+	}
+	f.err = err
+}
 
 type failOnce struct {
 	Target
@@ -99,4 +106,39 @@ func (f *failOnce) Forward(s *mlx.Scope, ids mlx.Array, c TargetCache, taps []in
 		return mlx.Array{}, nil
 	}
 	return f.Target.Forward(s, ids, c, taps)
+}
+
+// CachedTexts are the texts that the engine's cache of prefixes can give back.
+func (e *Engine) CachedTexts() (texts [][]int) {
+	var visit func(n *prefixNode, before []int)
+	visit = func(n *prefixNode, before []int) {
+		text := slices.Concat(before, n.ids)
+		if n.start+len(n.ids) > 0 && (n.states != nil || !e.target.Info().Recurrent) {
+			texts = append(texts, text)
+		}
+		for _, child := range n.children {
+			visit(child, text)
+		}
+	}
+	visit(&e.prefixes.root, nil)
+	return texts
+}
+
+// ContextBytes is the memory of the drafter's context.
+func (d *Decoder) ContextBytes() int64 {
+	var n int64
+	_ = d.lib.Do(context.Background(), func(*mlx.Scope) error {
+		n = sizeOf(d.context.Arrays())
+		return nil
+	})
+	return n
+}
+
+// Usable says whether the decoder has not failed.
+func (d *Decoder) Usable() bool { return d.usable() == nil }
+
+// Drafts says whether the drafter's context has every row that it needs to
+// draft at the end of the sequence.
+func (d *Decoder) Drafts() bool {
+	return d.context.Len() == d.cache.Len() && d.context.reaches(d.context.Len())
 }

@@ -1,0 +1,145 @@
+package dflash_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/godflash/godflash/dflash"
+	"github.com/godflash/godflash/internal/fixture"
+)
+
+// ask generates in a session that has just been made, checks the text and the
+// state against a fresh computation, and returns the text and what was reused.
+func ask(t testing.TB, e *dflash.Engine, r dflash.Request) (text []int, cached int) {
+	t.Helper()
+	s := newSession(t, e)
+	defer s.Close()
+	r.IgnoreEOS = true
+	ids, _ := run(t, s, r)
+	require.Equal(t, fresh(t, e, r.IDs, len(ids)), ids)
+	requireFreshState(t, e, s.Decoder(), "after the end")
+	return slices.Concat(r.IDs, ids), s.Stats().CachedTokens
+}
+
+// Cases 42, 49, 50, 52, 53, 54: what the engine's cache gives back, for texts
+// that begin alike in every way.
+func TestPrefixCache(t *testing.T) {
+	eachTargetWindow(t, 6, dflash.Options{}, func(t *testing.T, e *dflash.Engine) {
+		recurrent := e.Target().Info().Recurrent
+		pick := func(dense, hybrid int) int {
+			if recurrent {
+				return hybrid
+			}
+			return dense
+		}
+		system := span(1, 20)
+		turn1, cached := ask(t, e, dflash.Request{IDs: slices.Concat(system, span(2, 7)), MaxTokens: 10})
+		require.Zero(t, cached)
+		require.Len(t, turn1, 37)
+
+		_, cached = ask(t, e, dflash.Request{IDs: turn1[:27], MaxTokens: 3})
+		require.Equal(t, 26, cached, "the same prompt: one token is run")
+
+		turn2, cached := ask(t, e, dflash.Request{IDs: slices.Concat(turn1, span(3, 9)), MaxTokens: 5})
+		require.Equal(t, 36, cached, "the turn before, but for the token that was never run")
+
+		_, cached = ask(t, e, dflash.Request{IDs: slices.Concat(turn1[:31], span(4, 9)), MaxTokens: 5})
+		require.Equal(t, pick(31, 29), cached, "a reply that was changed: back to where a turn ended")
+
+		_, cached = ask(t, e, dflash.Request{IDs: slices.Concat(system, span(5, 9)), MaxTokens: 5})
+		require.Equal(t, pick(20, 16), cached, "the same system prompt, a whole number of chunks of it")
+
+		_, cached = ask(t, e, dflash.Request{IDs: slices.Concat(turn2, []int{9}), MaxTokens: 2})
+		require.Equal(t, len(turn2)-1, cached)
+
+		_, cached = ask(t, e, dflash.Request{IDs: turn1, MaxTokens: 2, NoCache: true})
+		require.Zero(t, cached)
+		st := e.CacheStats()
+		require.Equal(t, 5, st.Hits)
+		require.Equal(t, 1, st.Misses)
+		require.Zero(t, st.Evicted)
+		require.Positive(t, st.Bytes)
+
+		// A text without the drafter's rows is no use to one that drafts, and is
+		// completed by it.
+		plain := span(6, 25)
+		_, cached = ask(t, e, dflash.Request{IDs: plain, MaxTokens: 2, NoDraft: true})
+		require.Zero(t, cached)
+		_, cached = ask(t, e, dflash.Request{IDs: plain, MaxTokens: 2, NoDraft: true})
+		require.Equal(t, 24, cached)
+		_, cached = ask(t, e, dflash.Request{IDs: plain, MaxTokens: 2})
+		require.Zero(t, cached)
+		_, cached = ask(t, e, dflash.Request{IDs: plain, MaxTokens: 2})
+		require.Equal(t, 24, cached)
+
+		// Every entry equals a run of its text.
+		tokens := 0
+		for _, text := range e.CachedTexts() {
+			_, cached := ask(t, e, dflash.Request{IDs: append(text, 7), MaxTokens: 1})
+			require.Equal(t, len(text), cached)
+			tokens += cached
+		}
+		require.Greater(t, tokens, 200)
+	})
+}
+
+// Cycles in flight at the end of a generation do not keep its text from being
+// reused.
+func TestPrefixCachePipelined(t *testing.T) {
+	eachTarget(t, dflash.Options{}, func(t *testing.T, e *dflash.Engine) {
+		s := newSession(t, e)
+		s.SetPipelined(true)
+		prompt := span(1, 20)
+		text := fresh(t, e, prompt, 30)
+		stop := 20
+		for slices.Contains(text[:stop], text[stop]) {
+			stop--
+		}
+		ids, _ := run(t, s, dflash.Request{IDs: prompt, StopIDs: []int{text[stop]}, IgnoreEOS: true, BlockSize: 3})
+		require.Equal(t, text[:stop+1], ids)
+		known := len(prompt) + len(ids)
+		_, cached := ask(t, e, dflash.Request{IDs: slices.Concat(prompt, ids, span(2, 5)), MaxTokens: 4})
+		require.LessOrEqual(t, cached, known)
+		require.GreaterOrEqual(t, cached, known-3, "at most the last block is run again")
+	})
+}
+
+// Case 129: 300 sessions with prompts of their own need no more memory than the
+// cache may have, and the engine gives all of it back.
+func TestPrefixCacheLimit(t *testing.T) {
+	const limit = 16 << 20
+	before := lib.LiveArrays()
+	spec := fixture.Rand(t, t.TempDir(), fixture.Options{Seed: 3})
+	dir := t.TempDir()
+	fixture.Draft(t, dir, spec, fixture.DraftOptions{Seed: 4})
+	e := openDir(t, spec.Dir, dflash.Options{Draft: dir, PrefixCacheBytes: limit})
+	require.NoError(t, lib.ClearCache(t.Context()))
+	m, err := lib.Memory(t.Context())
+	require.NoError(t, err)
+	base, arrays := m.Active, lib.LiveArrays()
+	for i := range 300 {
+		prompt := span(i, 80)
+		prompt[0], prompt[1] = i%250, i/250
+		var st dflash.Stats
+		for _, err := range e.Generate(t.Context(), dflash.Request{IDs: prompt, MaxTokens: 2, IgnoreEOS: true}, &st) {
+			require.NoError(t, err)
+		}
+		require.Zero(t, st.CachedTokens)
+		if i%50 == 49 {
+			m, err := lib.Memory(t.Context())
+			require.NoError(t, err)
+			stats := e.CacheStats()
+			require.LessOrEqual(t, stats.Bytes, int64(limit))
+			require.InEpsilon(t, stats.Bytes, m.Active-base, 0.05, "what is counted is what there is")
+		}
+	}
+	st := e.CacheStats()
+	require.Positive(t, st.Evicted)
+	require.Greater(t, st.Bytes, int64(limit*9/10))
+	// Each entry has keys and values of 4 layers of the target and 2 of the drafter.
+	require.Equal(t, arrays+int64(12*st.Entries), lib.LiveArrays())
+	require.NoError(t, e.Close())
+	require.Equal(t, before, lib.LiveArrays())
+}
