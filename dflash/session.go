@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -38,7 +37,7 @@ type Session struct {
 func (s *Session) Tokens() []int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Clone(s.tokens)
+	return append([]int(nil), s.tokens...)
 }
 
 // held is Tokens without a copy, for whoever holds busy.
