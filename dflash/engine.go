@@ -156,6 +156,9 @@ func Open(ctx context.Context, model string, o *Options) (*Engine, error) {
 	if e.opts.Logger == nil {
 		e.opts.Logger = slog.New(slog.DiscardHandler)
 	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	if e.opts.PrefillChunk < 0 {
 		return nil, fmt.Errorf("%w: PrefillChunk is %d", ErrRequest, e.opts.PrefillChunk)
 	}

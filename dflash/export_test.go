@@ -142,3 +142,6 @@ func (d *Decoder) Usable() bool { return d.usable() == nil }
 func (d *Decoder) Drafts() bool {
 	return d.context.Len() == d.cache.Len() && d.context.reaches(d.context.Len())
 }
+
+// WrapTarget replaces the target of the sessions to come.
+func (e *Engine) WrapTarget(f func(Target) Target) { e.target = f(e.target) }

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/godflash/godflash/mlx"
@@ -343,4 +345,48 @@ func TestOptionsAreChecked(t *testing.T) {
 		_, err = mlx.Open(&mlx.Options{Device: mlx.DeviceGPU})
 		require.ErrorIs(t, err, mlx.ErrNoGPU)
 	}
+}
+
+// Whoever calls Do first is served first, also when more wait than the queue has
+// room for; who gives up is passed over.
+func TestDoInOrder(t *testing.T) {
+	lib := open(t)
+	const callers = 100
+	gate, running := make(chan struct{}), make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		_ = lib.Do(context.Background(), func(*mlx.Scope) error {
+			close(running)
+			<-gate
+			return nil
+		})
+	})
+	<-running
+	require.Zero(t, lib.Waiting())
+	var order []int
+	ctx, cancel := context.WithCancel(context.Background())
+	for i := range callers {
+		wg.Go(func() {
+			if i%10 == 3 {
+				assert.ErrorIs(t, lib.Do(ctx, func(*mlx.Scope) error { panic("given up") }), context.Canceled)
+				return
+			}
+			assert.NoError(t, lib.Do(context.Background(), func(*mlx.Scope) error {
+				order = append(order, i)
+				return nil
+			}))
+		})
+		for lib.Waiting() <= i {
+			runtime.Gosched()
+		}
+	}
+	cancel()
+	for lib.Waiting() > callers*9/10 {
+		runtime.Gosched()
+	}
+	close(gate)
+	wg.Wait()
+	require.Zero(t, lib.Waiting())
+	require.Len(t, order, callers*9/10)
+	require.True(t, slices.IsSorted(order), "%v", order)
 }

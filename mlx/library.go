@@ -216,6 +216,10 @@ func (l *Library) Device() DeviceType { return l.device }
 // LiveArrays is the number of arrays that all scopes of the process hold.
 func (l *Library) LiveArrays() int64 { return l.core.live.Load() }
 
+// Waiting is the number of calls that wait for their turn on the library's
+// thread, of all goroutines of the process.
+func (l *Library) Waiting() int { return int(l.core.waiting.Load()) }
+
 // Memory is what MLX's allocator holds, in bytes, for the whole process.
 type Memory struct {
 	Active int64 // in use by arrays

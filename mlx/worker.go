@@ -21,6 +21,7 @@ type core struct {
 	jobs    chan *job
 	stopped chan struct{} // closed when the worker has ended
 	live    atomic.Int64
+	waiting atomic.Int64 // hops that have not begun
 
 	// Only the worker touches these.
 	scratch  []mlxc.Handle // lists of handles on their way into C
@@ -92,6 +93,7 @@ func (c *core) serveOne(j *job) {
 	if !j.state.CompareAndSwap(jobWaiting, jobTaken) {
 		return
 	}
+	c.waiting.Add(-1)
 	returned := false
 	defer func() {
 		if returned {
@@ -115,15 +117,18 @@ func (c *core) hop(ctx context.Context, f func()) error {
 		return err
 	}
 	j := &job{run: f, done: make(chan struct{})}
+	c.waiting.Add(1)
 	select {
 	case c.jobs <- j:
 	case <-ctx.Done():
+		c.waiting.Add(-1)
 		return ctx.Err()
 	}
 	select {
 	case <-j.done:
 	case <-ctx.Done():
 		if j.state.CompareAndSwap(jobWaiting, jobCancelled) {
+			c.waiting.Add(-1)
 			return ctx.Err()
 		}
 		<-j.done
@@ -222,7 +227,8 @@ func (c *core) takeSlots() []slot {
 // The result is f's error joined with the scope's error. A panic in f becomes a
 // [PanicError]. When ctx ends before f has started, f never runs and the result
 // is ctx.Err(); once it runs, Do waits, and f may look at ctx itself. One Do runs
-// at a time: f must not wait for another goroutine that calls Do.
+// at a time, in the order in which they were called: f must not wait for another
+// goroutine that calls Do.
 func (l *Library) Do(ctx context.Context, f func(s *Scope) error) error {
 	c := l.core
 	if mlxc.OnWorker() {
