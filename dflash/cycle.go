@@ -58,10 +58,12 @@ func (d *Decoder) runCycle(ctx context.Context, rows int, want cut) (cycle, erro
 			before = d.mark()
 			defer func() { d.clearMarks(); d.setMark(before, at) }()
 		}
+		clock := d.probe.Start()
 		b, err := d.build(s, idArray(s, []int{d.anchor}), rows)
 		if err != nil {
 			return err
 		}
+		clock.Built()
 		packed, err := readIDs(b.packed)
 		if err != nil {
 			return err
@@ -81,6 +83,7 @@ func (d *Decoder) runCycle(ctx context.Context, rows int, want cut) (cycle, erro
 		}
 		d.past.rows = append(d.past.rows, o.block[:n]...)
 		d.scorer.commit(s, b.ids, nn.Rows{N: n})
+		clock.Done()
 		return s.Eval(d.state()...)
 	})
 	if err != nil {
@@ -151,7 +154,7 @@ func (d *Decoder) verify(s *mlx.Scope, anchor mlx.Array, p proposal, rows int, r
 	logits := d.target.Logits(s, hidden)
 	v.taps = taps
 	v.choices = d.scorer.choose(s, logits, v.ids, p, r, allowed)
-	v.count = accept(s, drafts, v.choices)
+	v.count = d.probe.Count(s, accept(s, drafts, v.choices), rows)
 	v.packed = d.scorer.pack(s, v.count, v.choices, v.ids, logits)
 	return v
 }

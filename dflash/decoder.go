@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/godflash/godflash/internal/probe"
 	"github.com/godflash/godflash/mlx"
 )
 
@@ -77,6 +78,8 @@ type Decoder struct {
 	flights     []flight
 	anchorArray mlx.Array // int32 [1] while cycles are in flight
 	settled     int       // committed rows whose counts are read
+
+	probe *probe.Probe // nil but for measurements
 }
 
 // pendingBlock is a verified block that waits for Commit.

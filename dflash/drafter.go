@@ -128,7 +128,7 @@ func openDraft(dir string, cfg *DraftConfig) (*safetensors.Checkpoint, error) {
 
 // read builds the parts one by one, as qwen's Load does.
 func (d *Drafter) read(ctx context.Context, s *mlx.Scope, ck *safetensors.Checkpoint, o *DraftOptions) error {
-	r, err := weights.Open(s, ck, draftLike, nil)
+	r, err := weights.Open(ctx, s, ck, draftLike, nil)
 	if err != nil {
 		return err
 	}

@@ -79,6 +79,7 @@ func (d *Decoder) launch(s *mlx.Scope, rows int) error {
 	if !anchor.Valid() {
 		anchor = idArray(s, []int{d.anchor})
 	}
+	clock := d.probe.Start()
 	before := d.mark()
 	launched := false
 	defer func() {
@@ -94,9 +95,11 @@ func (d *Decoder) launch(s *mlx.Scope, rows int) error {
 	if err := d.commitLaunched(s, b); err != nil {
 		return err
 	}
+	clock.Built()
 	if err := s.AsyncEval(append([]mlx.Array{b.packed, next}, d.state()...)...); err != nil {
 		return err
 	}
+	clock.Handed()
 	d.owner.Free(d.anchorArray)
 	d.anchorArray = d.owner.Move(next)
 	d.flights = append(d.flights, flight{packed: d.owner.Move(b.packed), rows: rows, before: before})

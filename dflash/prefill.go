@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/godflash/godflash/internal/nn"
+	"github.com/godflash/godflash/internal/probe"
 	"github.com/godflash/godflash/mlx"
 )
 
@@ -37,6 +38,7 @@ type prefillOptions struct {
 }
 
 func (d *Decoder) prefill(ctx context.Context, ids []int, o prefillOptions) (int, error) {
+	d.probe = probe.From(ctx)
 	switch at := d.cache.Len(); {
 	case len(ids) == 0:
 		return 0, ErrEmptyPrompt

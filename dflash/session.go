@@ -307,7 +307,7 @@ func (g *generation) cycle(ctx context.Context) (cycle, error) {
 // decode runs one cycle for at most budget tokens.
 func (g *generation) decode(ctx context.Context, budget int) (cycle, error) {
 	d := g.decoder
-	if d.pipelined {
+	if d.pipelined && !d.probe.Waits() {
 		c, ok, err := d.runPipelined(ctx, g.plan.rows, budget)
 		if err != nil {
 			return cycle{}, err

@@ -86,7 +86,7 @@ func (d *Decoder) Verify(ctx context.Context, drafts []int) (Verdict, error) {
 		if err := d.sound(s, outcome{tokens: tokens, block: block}, d.cache.Len()+1); err != nil {
 			return err
 		}
-		p = &pendingBlock{Verdict: Verdict{Choices: tokens, Accepted: leading(drafts, tokens)}, ids: block}
+		p = &pendingBlock{Verdict: Verdict{Choices: tokens, Accepted: d.probe.Last(leading(drafts, tokens), len(drafts))}, ids: block}
 		for _, t := range v.taps {
 			p.taps = append(p.taps, d.owner.Move(t))
 		}

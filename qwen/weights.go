@@ -223,7 +223,7 @@ func layerPrefix(i int) string { return "layers." + strconv.Itoa(i) + "." }
 // sources are given back before the next, so the peak is one layer above the
 // result.
 func (m *Model) read(ctx context.Context, s *mlx.Scope, ck *checkpoint, log *slog.Logger, progress func(done, total int64)) error {
-	r, err := weights.Open(s, ck.Checkpoint, normName, ck.plan)
+	r, err := weights.Open(ctx, s, ck.Checkpoint, normName, ck.plan)
 	if err != nil {
 		return err
 	}

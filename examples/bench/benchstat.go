@@ -2,29 +2,15 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"strings"
 )
 
-// writeBenchstat writes the rounds in the format of Go's benchmarks: the
+// benchstat writes the rounds in the format of Go's benchmarks: the
 // configuration, then a line for each prompt, way and round. benchstat compares
 // two such files, or the ways in one (-col /way).
-func writeBenchstat(w io.Writer, r *report) error {
+func (r *report) benchstat() string {
 	var b strings.Builder
-	m := r.Machine
-	for _, c := range [][2]string{
-		{"goos", strings.Split(m.System, "/")[0]},
-		{"goarch", strings.Split(m.System+"/", "/")[1]},
-		{"pkg", "github.com/godflash/godflash/examples/bench"},
-		{"cpu", m.CPU},
-		{"device", strings.TrimSpace(m.Device + " " + m.GPU)},
-		{"godflash", m.Godflash},
-		{"mlx", m.MLX},
-		{"model", r.Model.Name},
-	} {
-		fmt.Fprintf(&b, "%s: %s\n", c[0], c[1])
-	}
-	b.WriteString("\n")
+	benchstatHead(&b, r.Machine, r.Model.Name)
 	for _, p := range r.Prompts {
 		for _, way := range []struct {
 			name string
@@ -46,8 +32,25 @@ func writeBenchstat(w io.Writer, r *report) error {
 			}
 		}
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return b.String()
+}
+
+// benchstatHead writes the configuration.
+func benchstatHead(b *strings.Builder, m machine, model string) {
+	goos, goarch, _ := strings.Cut(m.System, "/")
+	for _, c := range [][2]string{
+		{"goos", goos},
+		{"goarch", goarch},
+		{"pkg", "github.com/godflash/godflash/examples/bench"},
+		{"cpu", m.CPU},
+		{"device", strings.TrimSpace(m.Device + " " + m.GPU)},
+		{"godflash", m.Godflash},
+		{"mlx", m.MLX},
+		{"model", model},
+	} {
+		fmt.Fprintf(b, "%s: %s\n", c[0], c[1])
+	}
+	b.WriteString("\n")
 }
 
 // word makes a name one that stands between slashes.

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/godflash/godflash/internal/synthetic"
 )
 
 // errUsage marks errors that the command line is to blame for.
@@ -34,7 +36,15 @@ type options struct {
 	hash         bool
 	peer         string
 	plot         string
-	format       func(io.Writer, *report) error
+	form         string
+
+	// With -synthetic:
+	shape       string
+	bits        int
+	layers      int
+	accept      float64 // tokens per cycle
+	cycles      int
+	peerContext []int // nil: all
 }
 
 // exclusive lists flags that contradict each other.
@@ -42,12 +52,23 @@ var exclusive = [][2]string{
 	{"json", "markdown"},
 	{"json", "benchstat"},
 	{"markdown", "benchstat"},
+	{"synthetic", "model"},
+	{"synthetic", "draft"},
+	{"synthetic", "kinds"},
+	{"synthetic", "prompt-file"},
+	{"synthetic", "max-tokens"},
+	{"synthetic", "warm-up"},
+	{"synthetic", "temperature"},
+	{"synthetic", "hash"},
 }
+
+// synthetic lists flags that mean something with -synthetic only.
+var syntheticOnly = []string{"bits", "layers", "accept", "cycles", "peer-context"}
 
 // parse reads the command line. Its errors wrap errUsage, or are flag.ErrHelp
 // after -h.
 func parse(args []string, stderr io.Writer) (*options, error) {
-	o := &options{format: writeTable}
+	o := &options{form: asTable}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // errors are printed by run
 	flags.StringVar(&o.model, "model", "", "`folder` of the model, or of a pair: target and draft, or owner/name[@revision] in the hub's cache (default: the demo pair of a clone)")
@@ -59,18 +80,26 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 		o.promptFiles = append(o.promptFiles, s)
 		return nil
 	})
-	context := flags.String("context", "", "tokens of the long prompts, as a `list` such as 1024,16384 (default 4096, or what fits)")
+	context := flags.String("context", "", "tokens of the long prompts, as a `list` such as 1024,16384 (default 4096, or what fits; with -synthetic 700,1024,4096,16384,32768)")
 	flags.IntVar(&o.maxTokens, "max-tokens", 128, "`number` of tokens to generate at most for a prompt")
-	flags.IntVar(&o.repeats, "repeats", 5, "`number` of rounds")
+	flags.IntVar(&o.repeats, "repeats", 5, "`number` of rounds (with -synthetic 1, of many cycles)")
 	flags.IntVar(&o.warmUp, "warm-up", 1, "`number` of rounds before them that do not count")
 	flags.Float64Var(&o.temperature, "temperature", 0, "draw tokens at this `temperature`, 0 takes the most probable one")
-	flags.Uint64Var(&o.seed, "seed", 1, "`number` that draws depend on")
+	flags.Uint64Var(&o.seed, "seed", 1, "`number` that draws depend on, with -synthetic weights and pattern")
 	flags.BoolVar(&o.hash, "hash", true, "tell the SHA-256 of configurations and weights; files of the hub's cache have it in their name, others are read")
 	flags.StringVar(&o.peer, "peer", "", "measure mlx-lm too, run by this Python `interpreter`")
 	flags.StringVar(&o.plot, "plot", "", "draw the rates into this `file`, .png or .svg")
-	asJSON := flags.Bool("json", false, "print one JSON object instead of the table")
-	asMarkdown := flags.Bool("markdown", false, "print Markdown instead of the table")
-	asBenchstat := flags.Bool("benchstat", false, "print lines for benchstat instead of the table, one a round")
+	flags.StringVar(&o.shape, "synthetic", "", "measure random weights of this `shape`: "+strings.Join(synthetic.Names(), ", "))
+	flags.IntVar(&o.bits, "bits", 0, "make the target's weights in 4 `bits` (default: bfloat16)")
+	flags.IntVar(&o.layers, "layers", 0, "make so many of the target's `layers` only")
+	flags.Float64Var(&o.accept, "accept", 6.5, "mean `number` of tokens per cycle that is replayed")
+	flags.IntVar(&o.cycles, "cycles", 24, "`number` of steps and cycles that are timed at a context length")
+	peerContext := flags.String("peer-context", "", "`list` of context lengths at which -peer is measured too (default: all)")
+	forms := map[string]*bool{
+		asJSON:      flags.Bool(asJSON, false, "print one JSON object instead of the table"),
+		asMarkdown:  flags.Bool(asMarkdown, false, "print Markdown instead of the table"),
+		asBenchstat: flags.Bool(asBenchstat, false, "print lines for benchstat instead of the table, one a round"),
+	}
 
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
@@ -86,15 +115,18 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 		value, ok := f.Value.(flag.Getter)
 		given[f.Name] = !ok || value.Get() != false // -json=false is not given
 	})
-	switch {
-	case *asJSON:
-		o.format = writeJSON
-	case *asMarkdown:
-		o.format = writeMarkdown
-	case *asBenchstat:
-		o.format = writeBenchstat
+	for form, asked := range forms {
+		if *asked {
+			o.form = form
+		}
+	}
+	if given["synthetic"] && !given["repeats"] {
+		o.repeats = 1
 	}
 	var err error
+	if o.peerContext, err = parseSizes("peer-context", *peerContext); err != nil {
+		return nil, err
+	}
 	if o.context, err = parseSizes("context", *context); err != nil {
 		return nil, err
 	}
@@ -132,6 +164,11 @@ func check(o *options, rest []string, given map[string]bool) error {
 			return usagef("-%s and -%s exclude each other", pair[0], pair[1])
 		}
 	}
+	for _, name := range syntheticOnly {
+		if given[name] && !given["synthetic"] {
+			return usagef("-%s needs -synthetic", name)
+		}
+	}
 	for _, name := range o.kinds {
 		if !slices.Contains(kindNames(), name) {
 			return usagef("-kinds: %q is none of %s", name, strings.Join(kindNames(), ", "))
@@ -162,7 +199,15 @@ func check(o *options, rest []string, given map[string]bool) error {
 		return usagef("-block is %d; a block has 2 rows at least", o.block)
 	case !(o.temperature >= 0 && o.temperature <= 100):
 		return usagef("-temperature is %g; it lies between 0 and 100", o.temperature)
-	case given["seed"] && o.temperature == 0:
+	case given["synthetic"] && o.shape == "":
+		return usagef("-synthetic is empty; it is one of %s", strings.Join(synthetic.Names(), ", "))
+	case o.accept < 1:
+		return usagef("-accept is %g; a cycle gives one token at least", o.accept)
+	case o.cycles < 1:
+		return usagef("-cycles is %d; at least one is needed", o.cycles)
+	case given["peer-context"] && o.peer == "":
+		return usagef("-peer-context needs -peer")
+	case given["seed"] && o.temperature == 0 && o.shape == "":
 		return usagef("-seed needs -temperature: without one the most probable token is taken")
 	case o.temperature > 0 && o.seed == 0:
 		return usagef("-seed is 0, which would be another seed every time")

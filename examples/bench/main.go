@@ -14,6 +14,12 @@
 // With -peer PYTHON the plain decoding of mlx-lm takes its turn in the same
 // rounds, with the same ids.
 //
+// With -synthetic NAME a pair of that shape is made with random weights on the
+// device, and the number of drafts taken is replayed from a pattern, so that the
+// cost of steps and cycles can be told without the checkpoints:
+//
+//	go run ./examples/bench -synthetic qwen3-8b -bits 4 -accept 6.5 -context 1024,16384
+//
 // Standard output carries the report: a table, or one of -json, -markdown and
 // -benchstat. What happens meanwhile is on standard error.
 //
@@ -62,17 +68,28 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 
 // measure runs what the command line asks for and writes the report.
 func measure(ctx context.Context, o *options, stdout, stderr io.Writer) error {
-	r, err := pairs(ctx, o, stderr)
-	if err != nil {
-		return err
+	var r reporter
+	var wrong error // with what was measured
+	if o.shape != "" {
+		s, err := shapes(ctx, o, stderr)
+		if err != nil {
+			return err
+		}
+		r = s
+	} else {
+		p, err := pairs(ctx, o, stderr)
+		if err != nil {
+			return err
+		}
+		r, wrong = p, p.wrong()
 	}
-	if err := o.format(stdout, r); err != nil {
+	if err := write(stdout, o.form, r); err != nil {
 		return err
 	}
 	if o.plot != "" {
-		if err := plotPairs(o.plot, r); err != nil {
+		if err := r.plot(o.plot); err != nil {
 			return err
 		}
 	}
-	return r.wrong()
+	return wrong
 }

@@ -243,12 +243,7 @@ func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 func TestStandardOutputBroken(t *testing.T) {
 	full := errors.New("no space left")
 	broken := writerFunc(func([]byte) (int, error) { return 0, full })
-	for name, write := range map[string]func() error{
-		"table":     func() error { return writeTable(broken, example()) },
-		"markdown":  func() error { return writeMarkdown(broken, example()) },
-		"json":      func() error { return writeJSON(broken, example()) },
-		"benchstat": func() error { return writeBenchstat(broken, example()) },
-	} {
-		require.ErrorIs(t, write(), full, name)
+	for _, form := range []string{asTable, asMarkdown, asJSON, asBenchstat} {
+		require.ErrorIs(t, write(broken, form, example()), full, form)
 	}
 }

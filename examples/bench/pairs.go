@@ -119,7 +119,7 @@ func interleave(ctx context.Context, ways []way, prompts []prompt, o *options, s
 
 // generate runs one prompt in one way.
 func generate(ctx context.Context, session *dflash.Session, o *options, p prompt, plain bool) (sample, error) {
-	r := dflash.Request{IDs: p.ids, MaxTokens: o.maxTokens, NoDraft: plain}
+	r := dflash.Request{IDs: p.ids, MaxTokens: o.maxTokens, NoDraft: plain, NoCache: true}
 	if !plain {
 		r.BlockSize = o.block
 	}

@@ -13,9 +13,9 @@ import (
 // Colours of the ways, told apart also without red and green.
 var colours = []color.Color{color.RGBA{0x99, 0x99, 0x99, 255}, color.RGBA{0x00, 0x72, 0xb2, 255}, color.RGBA{0xe6, 0x9f, 0x00, 255}}
 
-// plotPairs draws the rates of every prompt, side by side, into a file whose
+// plot draws the rates of every prompt, side by side, into a file whose
 // name ends in .png or .svg.
-func plotPairs(name string, r *report) error {
+func (r *report) plot(name string) error {
 	labels := make([]string, len(r.Prompts))
 	for i, p := range r.Prompts {
 		labels[i] = p.Name
@@ -67,4 +67,18 @@ func drawBars(p *plot.Plot, name string, labels []string, bars []series) error {
 		return fmt.Errorf("plot: %w", err)
 	}
 	return nil
+}
+
+// plot draws the times of a step and a cycle over the context.
+func (r *shapeReport) plot(name string) error {
+	labels := make([]string, len(r.Contexts))
+	step, cycle, read := make([]float64, len(labels)), make([]float64, len(labels)), make([]float64, len(labels))
+	for i, c := range r.Contexts {
+		labels[i] = fmt.Sprint(c.Context)
+		step[i], cycle[i], read[i] = c.Step.Median, c.Cycle.Median, c.ReadCycle.Median
+	}
+	p := plot.New()
+	p.Title.Text = fmt.Sprintf("%s, %s, on %s", r.Shape.Name, precision(r.Shape.Bits, r.Machine.Device), r.Machine.hardware())
+	p.X.Label.Text, p.Y.Label.Text, p.Y.Min = "tokens of context", "ms", 0
+	return drawBars(p, name, labels, []series{{"plain step", step}, {"cycle", cycle}, {"cycle, waited for", read}})
 }

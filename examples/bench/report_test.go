@@ -48,7 +48,7 @@ func example() *report {
 
 func TestTable(t *testing.T) {
 	var b strings.Builder
-	require.NoError(t, writeTable(&b, example()))
+	require.NoError(t, write(&b, asTable, example()))
 	require.Equal(t, strings.TrimPrefix(`
 2026-11-30T12:00:00Z, on Some GPU (gpu), 4 CPUs, linux/amd64, power: mains, load 0.1 0.2 0.3 before and 1.1 0.4 0.3 after. godflash v0.1.0, go1.27.3, MLX 0.32.2, mlx-c 0.7.0.
 
@@ -90,7 +90,7 @@ func TestMarkdown(t *testing.T) {
 	r.Kinds = sumUp(r.Prompts)
 	r.Kinds[0].Doubt = "the rounds differ by 30 %"
 	var b strings.Builder
-	require.NoError(t, writeMarkdown(&b, r))
+	require.NoError(t, write(&b, asMarkdown, r))
 	require.Contains(t, b.String(), `
 | prompt | kind | tokens | prefill | new | plain | drafted | speed-up | least–most | tokens/cycle | peak | equal | peer | plain/peer |
 | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
@@ -104,7 +104,7 @@ func TestMarkdown(t *testing.T) {
 // The lines are read by the parser of benchstat.
 func TestBenchstat(t *testing.T) {
 	var b strings.Builder
-	require.NoError(t, writeBenchstat(&b, example()))
+	require.NoError(t, write(&b, asBenchstat, example()))
 	reader := benchfmt.NewReader(strings.NewReader(b.String()), "bench")
 	var names []string
 	var results []*benchfmt.Result
@@ -137,7 +137,7 @@ func TestBenchstat(t *testing.T) {
 func TestPlot(t *testing.T) {
 	dir := t.TempDir()
 	r := example()
-	require.NoError(t, plotPairs(filepath.Join(dir, "rates.png"), r))
+	require.NoError(t, r.plot(filepath.Join(dir, "rates.png")))
 	f, err := os.Open(filepath.Join(dir, "rates.png"))
 	require.NoError(t, err)
 	defer f.Close()
@@ -154,7 +154,7 @@ func TestPlot(t *testing.T) {
 		require.True(t, seen[c], "bars of both ways")
 	}
 
-	require.NoError(t, plotPairs(filepath.Join(dir, "rates.svg"), r))
+	require.NoError(t, r.plot(filepath.Join(dir, "rates.svg")))
 	text, err := os.ReadFile(filepath.Join(dir, "rates.svg"))
 	require.NoError(t, err)
 	for d := xml.NewDecoder(strings.NewReader(string(text))); ; {
@@ -164,7 +164,7 @@ func TestPlot(t *testing.T) {
 	}
 	require.True(t, errors.Is(err, io.EOF), "%v", err)
 	require.Contains(t, string(text), "code-1")
-	require.Error(t, plotPairs(filepath.Join(dir, "missing", "rates.png"), r))
+	require.Error(t, r.plot(filepath.Join(dir, "missing", "rates.png")))
 }
 
 func TestHashFile(t *testing.T) {

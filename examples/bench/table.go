@@ -8,21 +8,41 @@ import (
 	"unicode/utf8"
 )
 
-func writeJSON(w io.Writer, r *report) error {
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	return enc.Encode(r)
+// Forms of a report.
+const (
+	asTable     = "table" // for a terminal
+	asJSON      = "json"
+	asMarkdown  = "markdown"
+	asBenchstat = "benchstat"
+)
+
+// reporter is what was measured, of pairs or of a shape.
+type reporter interface {
+	text(table grid) string
+	benchstat() string
+	plot(name string) error
 }
 
-// writeTable is the report for a terminal.
-func writeTable(w io.Writer, r *report) error {
-	return writeText(w, r, plainGrid)
-}
-
-// writeMarkdown is the report for a document.
-func writeMarkdown(w io.Writer, r *report) error {
-	return writeText(w, r, markdownGrid)
+// write writes a report in the form asked for.
+func write(w io.Writer, form string, r reporter) error {
+	var text string
+	switch form {
+	case asTable:
+		text = r.text(plainGrid)
+	case asMarkdown:
+		text = r.text(markdownGrid)
+	case asBenchstat:
+		text = r.benchstat()
+	case asJSON:
+		enc := json.NewEncoder(w)
+		enc.SetEscapeHTML(false)
+		enc.SetIndent("", "  ")
+		return enc.Encode(r)
+	default:
+		return fmt.Errorf("no form %q of a report", form)
+	}
+	_, err := io.WriteString(w, text)
+	return err
 }
 
 // grid writes rows of cells, the first of them the heads. The first left columns
@@ -66,15 +86,14 @@ func markdownGrid(w *strings.Builder, left int, rows [][]string) {
 	}
 }
 
-func writeText(w io.Writer, r *report, table grid) error {
+func (r *report) text(table grid) string {
 	var text strings.Builder
 	writeHead(&text, r)
 	table(&text, 2, promptRows(r))
 	text.WriteString("\n")
 	table(&text, 1, kindRows(r))
 	writeNotes(&text, r)
-	_, err := io.WriteString(w, text.String())
-	return err
+	return text.String()
 }
 
 func writeHead(w *strings.Builder, r *report) {

@@ -88,8 +88,9 @@ type Reader struct {
 
 // Open maps the files of a renamed and checked checkpoint into s. The compute
 // dtype is float32 on the CPU, where half types are slow and inexact, and the
-// dtype of the tensor named like elsewhere. plan is Quantization.Plan's.
-func Open(s *mlx.Scope, ck *safetensors.Checkpoint, like string, plan map[string]mlx.QuantizeOptions) (*Reader, error) {
+// dtype of the tensor named like elsewhere. plan is Quantization.Plan's. A
+// Maker in ctx takes the place of the files' data.
+func Open(ctx context.Context, s *mlx.Scope, ck *safetensors.Checkpoint, like string, plan map[string]mlx.QuantizeOptions) (*Reader, error) {
 	r := &Reader{s: s, arrays: make(map[string]mlx.Array, len(ck.Tensors)), dtype: dtypes[ck.Tensors[like].Dtype], plan: plan, bytes: make(map[string]int64, len(ck.Tensors))}
 	if s.Library().Device() == mlx.DeviceCPU {
 		r.dtype = mlx.Float32
@@ -102,6 +103,13 @@ func Open(s *mlx.Scope, ck *safetensors.Checkpoint, like string, plan map[string
 		names[t.File][t.Name] = name
 		r.bytes[name] = t.Bytes
 		r.total += t.Bytes
+	}
+	if m := maker(ctx); m != nil {
+		for name, t := range ck.Tensors {
+			module := name[:max(0, strings.LastIndexByte(name, '.'))]
+			r.arrays[name] = m(s, name, t, plan[module])
+		}
+		return r, s.Err()
 	}
 	for file, own := range names {
 		arrays, _, err := s.LoadSafetensors(file)

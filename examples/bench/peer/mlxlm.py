@@ -16,6 +16,18 @@ import mlx.nn as nn
 from mlx_lm.generate import generate_step
 
 
+def drop_absent_scale():
+    """mlx-lm 0.32.2 names an argument, None but for one scheme, that MLX 0.32.2's gather_qmm does not have."""
+    original = mx.gather_qmm
+
+    def gather_qmm(*args, **kwargs):
+        if kwargs.get("global_scale", 0) is None:
+            del kwargs["global_scale"]
+        return original(*args, **kwargs)
+
+    mx.gather_qmm = gather_qmm
+
+
 def versions():
     out = []
     for name in ("mlx-lm", "mlx"):
@@ -67,7 +79,7 @@ def load(request):
 
 
 def generate(model, request):
-    eos = set(request.get("eos", []))
+    eos = set(request.get("eos") or [])
     mx.reset_peak_memory()
     ids, begin, first, last = [], time.perf_counter(), None, None
     for token, _ in generate_step(mx.array(request["ids"]), model, max_tokens=request["max_tokens"]):
@@ -85,6 +97,7 @@ def generate(model, request):
 
 
 def main():
+    drop_absent_scale()
     model = None
     for line in sys.stdin:
         try:

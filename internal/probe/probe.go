@@ -1,0 +1,120 @@
+// Package probe lets a measuring program replay an acceptance that no model
+// gave, and tells it what decoding costs the host. A probe travels in a context;
+// without one decoding is as it always is.
+package probe
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/godflash/godflash/mlx"
+)
+
+// Probe is one measurement. Its fields are set before it is used, its methods
+// may be called with a nil Probe.
+type Probe struct {
+	// Accepted takes the place of the number of right drafts, one entry a cycle
+	// and then from the start again. All the work of the cycle is done all the
+	// same, the comparison of drafts and choices too. Nil: nothing is replaced.
+	Accepted []int
+	// ReadEach has the host wait for every cycle, on devices on which it would
+	// build the next one meanwhile.
+	ReadEach bool
+
+	mu    sync.Mutex
+	at    int // of Accepted, the next entry
+	last  int // the entry that replaced a count last
+	times []Host
+}
+
+// Host is what one cycle cost the host: making its graph, and handing it to the
+// device, which is 0 where the host waits for the result at once.
+type Host struct{ Build, Dispatch time.Duration }
+
+type key struct{}
+
+// With gives decoding under ctx the probe.
+func With(ctx context.Context, p *Probe) context.Context { return context.WithValue(ctx, key{}, p) }
+
+// From is the probe of ctx, nil without one.
+func From(ctx context.Context) *Probe {
+	p, _ := ctx.Value(key{}).(*Probe)
+	return p
+}
+
+// Waits reports whether the host is to wait for every cycle.
+func (p *Probe) Waits() bool { return p != nil && p.ReadEach }
+
+// Count replaces count int32 [1] of a block of rows. The result depends on it, so
+// the device computes it still. A block of one row has no drafts.
+func (p *Probe) Count(s *mlx.Scope, count mlx.Array, rows int) mlx.Array {
+	if p == nil || len(p.Accepted) == 0 || rows < 2 {
+		return count
+	}
+	p.mu.Lock()
+	p.last = min(p.Accepted[p.at%len(p.Accepted)], rows-1)
+	p.at++
+	n := p.last
+	p.mu.Unlock()
+	return s.Add(s.Mul(count, s.Scalar(0, mlx.Int32)), s.Scalar(float64(n), mlx.Int32))
+}
+
+// Last is the number that took count's place in the newest block, which has
+// drafts, or count itself.
+func (p *Probe) Last(count, drafts int) int {
+	if p == nil || len(p.Accepted) == 0 || drafts == 0 {
+		return count
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.last
+}
+
+// Times are those of the cycles so far.
+func (p *Probe) Times() []Host {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return append([]Host{}, p.times...)
+}
+
+// Clock times one cycle; nil without a probe.
+type Clock struct {
+	probe *Probe
+	began time.Time
+	host  Host
+}
+
+// Start begins the time of a cycle.
+func (p *Probe) Start() *Clock {
+	if p == nil {
+		return nil
+	}
+	return &Clock{probe: p, began: time.Now()}
+}
+
+// Built ends the making of the graph.
+func (c *Clock) Built() {
+	if c != nil {
+		c.host.Build = time.Since(c.began)
+	}
+}
+
+// Handed ends a cycle that the device goes on with.
+func (c *Clock) Handed() {
+	if c == nil {
+		return
+	}
+	c.host.Dispatch = time.Since(c.began) - c.host.Build
+	c.Done()
+}
+
+// Done keeps the cycle's times.
+func (c *Clock) Done() {
+	if c == nil {
+		return
+	}
+	c.probe.mu.Lock()
+	defer c.probe.mu.Unlock()
+	c.probe.times = append(c.probe.times, c.host)
+}
