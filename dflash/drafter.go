@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strings"
 
+	"github.com/godflash/godflash/internal/kernels"
 	"github.com/godflash/godflash/internal/nn"
 	"github.com/godflash/godflash/internal/safetensors"
 	"github.com/godflash/godflash/internal/weights"
@@ -35,10 +36,13 @@ type Drafter struct {
 
 type draftLayer struct {
 	inputNorm, postNorm nn.RMSNorm
-	q, k, v, o          nn.Linear
+	in                  nn.Packed // q, k, v
+	o                   nn.Linear
 	qNorm, kNorm        nn.RMSNorm
 	mlp                 nn.SwiGLU
 	rope                mlx.RoPEOptions
+	invFreq             mlx.Array      // of rope, for kernels only
+	split               *kernels.Heads // nil where operations serve
 	window              nn.Window
 }
 
@@ -136,6 +140,9 @@ func (d *Drafter) read(ctx context.Context, s *mlx.Scope, ck *safetensors.Checkp
 	r.Quantize = draftQuantization(o.Bits)
 	c := d.cfg
 	d.dtype, d.bits = r.Dtype(), o.Bits
+	set := kernels.New(d.weights, o.Logger)
+	r.Kernels = set
+	heads := set.Heads(kernels.HeadsShape{Queries: c.NumAttentionHeads, Keys: c.NumKeyValueHeads, Dim: c.HeadDim, Rotated: c.HeadDim, Eps: c.RMSNormEps})
 	err = r.Part(ctx, d.weights, func(r *weights.Reader, _ *mlx.Scope) func(func(*mlx.Array)) {
 		d.fc = r.Linear("fc")
 		d.hiddenNorm = r.Norm("hidden_norm", c.RMSNormEps, 0)
@@ -154,7 +161,7 @@ func (d *Drafter) read(ctx context.Context, s *mlx.Scope, ck *safetensors.Checkp
 	for i := range d.layers {
 		p := fmt.Sprintf("layers.%d.", i)
 		err := r.Part(ctx, d.weights, func(r *weights.Reader, s *mlx.Scope) func(func(*mlx.Array)) {
-			d.layers[i] = newDraftLayer(r, s, c, i, p)
+			d.layers[i] = newDraftLayer(r, s, c, heads, i, p)
 			return d.layers[i].each
 		})
 		if err != nil {
@@ -166,17 +173,23 @@ func (d *Drafter) read(ctx context.Context, s *mlx.Scope, ck *safetensors.Checkp
 	return nil
 }
 
-func newDraftLayer(r *weights.Reader, s *mlx.Scope, c *DraftConfig, i int, p string) draftLayer {
+func newDraftLayer(r *weights.Reader, s *mlx.Scope, c *DraftConfig, heads *kernels.Heads, i int, p string) draftLayer {
 	norm := func(name string) nn.RMSNorm { return r.Norm(p+name, c.RMSNormEps, 0) }
+	kv := c.NumKeyValueHeads * c.HeadDim
 	l := draftLayer{
 		inputNorm: norm("input_layernorm"), postNorm: norm("post_attention_layernorm"),
-		q: r.Linear(p + "self_attn.q_proj"), k: r.Linear(p + "self_attn.k_proj"),
-		v: r.Linear(p + "self_attn.v_proj"), o: r.Linear(p + "self_attn.o_proj"),
+		in: nn.Pack(s, nn.Part{Linear: r.Linear(p + "self_attn.q_proj"), Out: c.NumAttentionHeads * c.HeadDim},
+			nn.Part{Linear: r.Linear(p + "self_attn.k_proj"), Out: kv}, nn.Part{Linear: r.Linear(p + "self_attn.v_proj"), Out: kv}),
+		o:     r.Linear(p + "self_attn.o_proj"),
 		qNorm: norm("self_attn.q_norm"), kNorm: norm("self_attn.k_norm"),
-		mlp:    r.SwiGLU(p + "mlp"),
+		mlp:    r.SwiGLU(p+"mlp", c.IntermediateSize),
+		split:  heads,
 		window: nn.Window{Causal: c.causal(i)},
 	}
 	l.rope = nn.Rotation(s, c.HeadDim, c.RopeTheta, c.yarn, &l.qNorm, &l.kNorm)
+	if heads != nil {
+		l.invFreq = kernels.InvFreq(s, l.rope)
+	}
 	if c.LayerTypes[i] == SlidingAttention {
 		l.window.Size = c.SlidingWindow
 	}
@@ -187,11 +200,11 @@ func (l *draftLayer) each(f func(*mlx.Array)) {
 	for _, n := range []*nn.RMSNorm{&l.inputNorm, &l.postNorm, &l.qNorm, &l.kNorm} {
 		n.Each(f)
 	}
-	for _, p := range []*nn.Linear{&l.q, &l.k, &l.v, &l.o} {
-		p.Each(f)
-	}
+	l.in.Each(f)
+	l.o.Each(f)
 	l.mlp.Each(f)
 	f(&l.rope.Freqs)
+	f(&l.invFreq)
 }
 
 // Config describes the drafter. Treat it as read-only.
@@ -241,7 +254,7 @@ func (d *Drafter) append(s *mlx.Scope, c *DraftContext, tapped []mlx.Array, n nn
 	f := d.Features(s, tapped)
 	for i := range d.layers {
 		l := &d.layers[i]
-		k, v := l.keysValues(s, d.cfg, f)
+		k, v := l.keysValues(s, d.cfg, l.in.Range(s, 1, 3).Forward(s, f))
 		c.kv[i].Write(s, c.at.RoPE(s, k, l.rope), v, c.at, l.keep(c.low))
 	}
 	after := c.at.Advance(s, n)
@@ -277,10 +290,14 @@ func (d *Drafter) Propose(s *mlx.Scope, c *DraftContext, block mlx.Array) mlx.Ar
 		return mlx.Array{}
 	}
 	x := s.AsType(block, d.dtype)
-	for i := range d.layers {
-		x = d.layers[i].forward(s, d.cfg, x, c.kv[i], c.at, c.low)
+	var at, rest mlx.Array // x + rest is the residual stream
+	if d.layers[0].split != nil {
+		at = c.at.Data(s)
 	}
-	x = d.norm.Forward(s, s.SliceAxis(x, 1, 1, b))
+	for i := range d.layers {
+		x, rest = d.layers[i].forward(s, d.cfg, x, rest, c.kv[i], c.at, at, c.low)
+	}
+	_, x = d.norm.Add(s, s.SliceAxis(x, 1, 1, b), s.SliceAxis(rest, 1, 1, b))
 	for _, kv := range c.kv {
 		if s.Err() != nil {
 			kv.Discard()
@@ -302,25 +319,47 @@ func (l *draftLayer) keep(low int) int {
 	return max(0, low-(l.window.Size-1))
 }
 
-// keysValues are a layer's keys, not rotated yet, and values of x [1, T, hidden].
-func (l *draftLayer) keysValues(s *mlx.Scope, c *DraftConfig, x mlx.Array) (k, v mlx.Array) {
-	t := x.Dim(1)
-	k = l.kNorm.Forward(s, s.Reshape(l.k.Forward(s, x), 1, t, c.NumKeyValueHeads, c.HeadDim))
-	v = s.Reshape(l.v.Forward(s, x), 1, t, c.NumKeyValueHeads, c.HeadDim)
+// keysValues are a layer's keys, not rotated yet, and values, from its maps' results.
+func (l *draftLayer) keysValues(s *mlx.Scope, c *DraftConfig, kv []kernels.Cols) (k, v mlx.Array) {
+	if s.Err() != nil {
+		return mlx.Array{}, mlx.Array{}
+	}
+	t := kv[0].Array.Dim(1)
+	k = l.kNorm.Forward(s, s.Reshape(kv[0].Take(s), 1, t, c.NumKeyValueHeads, c.HeadDim))
+	v = s.Reshape(kv[1].Take(s), 1, t, c.NumKeyValueHeads, c.HeadDim)
 	return s.SwapAxes(k, 1, 2), s.SwapAxes(v, 1, 2)
 }
 
-func (l *draftLayer) forward(s *mlx.Scope, c *DraftConfig, x mlx.Array, kv *nn.KV, p nn.Position, low int) mlx.Array {
+// heads are a block's queries, keys and values [1, heads, T, dim] at position p,
+// which is at as data.
+func (l *draftLayer) heads(s *mlx.Scope, c *DraftConfig, h mlx.Array, p nn.Position, at mlx.Array) (q, k, v mlx.Array) {
+	in := l.in.Forward(s, h)
 	if s.Err() != nil {
-		return mlx.Array{}
+		return mlx.Array{}, mlx.Array{}, mlx.Array{}
 	}
-	t := x.Dim(1)
-	h := l.inputNorm.Forward(s, x)
-	q := l.qNorm.Forward(s, s.Reshape(l.q.Forward(s, h), 1, t, c.NumAttentionHeads, c.HeadDim))
+	if l.split != nil {
+		return l.split.Split(s, in[0], in[1], in[2], l.qNorm.Weight, l.kNorm.Weight, at, l.invFreq)
+	}
+	q = l.qNorm.Forward(s, s.Reshape(in[0].Take(s), 1, h.Dim(1), c.NumAttentionHeads, c.HeadDim))
 	q = p.RoPE(s, s.SwapAxes(q, 1, 2), l.rope)
-	k, v := l.keysValues(s, c, h)
-	keys, values := kv.Write(s, p.RoPE(s, k, l.rope), v, p, l.keep(low))
+	k, v = l.keysValues(s, c, in[1:])
+	return q, p.RoPE(s, k, l.rope), v
+}
+
+// forward runs the layer on x + rest, rest being the zero Array before the first,
+// and gives its output as a sum not yet made.
+func (l *draftLayer) forward(s *mlx.Scope, c *DraftConfig, x, rest mlx.Array, kv *nn.KV, p nn.Position, at mlx.Array, low int) (out, outRest mlx.Array) {
+	if s.Err() != nil {
+		return mlx.Array{}, mlx.Array{}
+	}
+	x, h := l.inputNorm.Add(s, x, rest)
+	q, k, v := l.heads(s, c, h, p, at)
+	if s.Err() != nil {
+		return mlx.Array{}, mlx.Array{}
+	}
+	keys, values := kv.Write(s, k, v, p, l.keep(low))
 	y := kv.Attend(s, q, keys, values, p, l.window, nn.AttentionScale(c.HeadDim))
-	x = s.Add(x, l.o.Forward(s, s.Reshape(s.SwapAxes(y, 1, 2), 1, t, c.NumAttentionHeads*c.HeadDim)))
-	return s.Add(x, l.mlp.Forward(s, l.postNorm.Forward(s, x)))
+	y = s.Reshape(s.SwapAxes(y, 1, 2), 1, x.Dim(1), c.NumAttentionHeads*c.HeadDim)
+	x, h = l.postNorm.Add(s, x, l.o.Forward(s, y))
+	return x, l.mlp.Forward(s, h)
 }

@@ -1,6 +1,7 @@
 package qwen
 
 import (
+	"github.com/godflash/godflash/internal/kernels"
 	"github.com/godflash/godflash/internal/nn"
 	"github.com/godflash/godflash/mlx"
 )
@@ -9,39 +10,60 @@ import (
 // Qwen3.5 also gates the output: q_proj then makes a query and a gate for each
 // head, and only the first part of a head rotates.
 type attention struct {
-	q, k, v, o   nn.Linear
+	in           nn.Packed // q, k, v
+	o            nn.Linear
 	qNorm, kNorm nn.RMSNorm
 	rope         mlx.RoPEOptions
+	invFreq      mlx.Array // of rope, for kernels only
+	split        *kernels.Heads
 	gated        bool
 
 	heads, kvHeads, dim int
 	scale               float32
 }
 
-// forward runs x [1, T, hidden] at position p.
-func (l *attention) forward(s *mlx.Scope, x mlx.Array, cache *nn.KV, p nn.Position) mlx.Array {
-	t := x.Dim(1)
-	q := l.q.Forward(s, x)
-	var gate mlx.Array
-	if l.gated {
-		parts := s.Split(s.Reshape(q, 1, t, l.heads, 2*l.dim), 2, 3)
-		if len(parts) != 2 {
-			return mlx.Array{} // the scope has the error
-		}
-		q, gate = parts[0], s.Reshape(parts[1], 1, t, l.heads*l.dim)
+// forward runs x [1, T, hidden] at position p, which is at as data.
+func (l *attention) forward(s *mlx.Scope, x mlx.Array, cache *nn.KV, p nn.Position, at mlx.Array) mlx.Array {
+	in := l.in.Forward(s, x)
+	if s.Err() != nil {
+		return mlx.Array{}
 	}
-	q = l.byHead(s, l.qNorm.Forward(s, s.Reshape(q, 1, t, l.heads, l.dim)))
-	k := l.byHead(s, l.kNorm.Forward(s, s.Reshape(l.k.Forward(s, x), 1, t, l.kvHeads, l.dim)))
-	v := l.byHead(s, s.Reshape(l.v.Forward(s, x), 1, t, l.kvHeads, l.dim))
-	q, k = p.RoPE(s, q, l.rope), p.RoPE(s, k, l.rope)
-
+	var q, k, v, gate mlx.Array
+	if l.split != nil {
+		q, k, v = l.split.Split(s, in[0], in[1], in[2], l.qNorm.Weight, l.kNorm.Weight, at, l.invFreq)
+	} else {
+		q, k, v, gate = l.compose(s, in, p)
+	}
+	if s.Err() != nil {
+		return mlx.Array{}
+	}
 	keys, values := cache.Write(s, k, v, p, 0)
 	y := cache.Attend(s, q, keys, values, p, nn.Window{Causal: true}, l.scale)
-	y = s.Reshape(s.SwapAxes(y, 1, 2), 1, t, l.heads*l.dim)
+	if l.split != nil {
+		return l.o.Forward(s, l.split.Join(s, y, in[0]))
+	}
+	y = s.Reshape(s.SwapAxes(y, 1, 2), 1, x.Dim(1), l.heads*l.dim)
 	if l.gated {
 		y = s.Mul(y, s.Sigmoid(gate))
 	}
 	return l.o.Forward(s, y)
+}
+
+// compose makes the heads in operations.
+func (l *attention) compose(s *mlx.Scope, in []kernels.Cols, p nn.Position) (q, k, v, gate mlx.Array) {
+	q = in[0].Take(s)
+	t := q.Dim(1)
+	if l.gated {
+		parts := s.Split(s.Reshape(q, 1, t, l.heads, 2*l.dim), 2, 3)
+		if len(parts) != 2 {
+			return mlx.Array{}, mlx.Array{}, mlx.Array{}, mlx.Array{} // the scope has the error
+		}
+		q, gate = parts[0], s.Reshape(parts[1], 1, t, l.heads*l.dim)
+	}
+	q = l.byHead(s, l.qNorm.Forward(s, s.Reshape(q, 1, t, l.heads, l.dim)))
+	k = l.byHead(s, l.kNorm.Forward(s, s.Reshape(in[1].Take(s), 1, t, l.kvHeads, l.dim)))
+	v = l.byHead(s, s.Reshape(in[2].Take(s), 1, t, l.kvHeads, l.dim))
+	return p.RoPE(s, q, l.rope), p.RoPE(s, k, l.rope), v, gate
 }
 
 // byHead is [1, T, heads, dim] as [1, heads, T, dim].

@@ -3,6 +3,7 @@ package qwen
 import (
 	"fmt"
 
+	"github.com/godflash/godflash/internal/kernels"
 	"github.com/godflash/godflash/internal/nn"
 	"github.com/godflash/godflash/mlx"
 )
@@ -19,6 +20,7 @@ type Model struct {
 	layers []layer
 	norm   nn.RMSNorm
 	head   nn.Linear
+	heads  *kernels.Heads // of all attention layers, nil where operations serve
 }
 
 // layer is one decoder block: x + mixer(norm(x)), then x + mlp(norm(x)).
@@ -82,15 +84,24 @@ func (m *Model) Forward(s *mlx.Scope, ids mlx.Array, c *Cache, o *ForwardOptions
 		}
 	}
 	x := s.Reshape(m.Embed(s, ids), 1, rows, m.cfg.HiddenSize)
-	for i := range m.layers {
-		x = m.layers[i].forward(s, x, c, i)
+	var at, rest mlx.Array // x + rest is the residual stream
+	if m.heads != nil {
+		at = c.at.Data(s)
+	}
+	tap := func(layer int, x mlx.Array) {
 		for j, t := range o.Taps {
-			if t == i {
+			if t == layer {
 				out.Taps[j] = x
 			}
 		}
 	}
-	out.Hidden = x
+	for i := range m.layers {
+		var in mlx.Array
+		in, x, rest = m.layers[i].forward(s, x, rest, c, i, at)
+		tap(i-1, in)
+	}
+	out.Hidden = s.Add(x, rest)
+	tap(len(m.layers)-1, out.Hidden)
 	if s.Err() != nil {
 		c.discard()
 		return Output{}
@@ -99,22 +110,24 @@ func (m *Model) Forward(s *mlx.Scope, ids mlx.Array, c *Cache, o *ForwardOptions
 	return out
 }
 
-func (l *layer) forward(s *mlx.Scope, x mlx.Array, c *Cache, i int) mlx.Array {
+// forward runs the layer on x + rest (rest is the zero Array before the first
+// layer) and gives that sum, which is the output of the layer before, and its own
+// output as a sum not yet made: the next norm adds on its way.
+func (l *layer) forward(s *mlx.Scope, x, rest mlx.Array, c *Cache, i int, at mlx.Array) (in, out, outRest mlx.Array) {
 	if s.Err() != nil {
-		return mlx.Array{}
+		return mlx.Array{}, mlx.Array{}, mlx.Array{}
 	}
-	h := l.inputNorm.Forward(s, x)
+	in, h := l.inputNorm.Add(s, x, rest)
 	if l.delta != nil {
 		h = l.delta.forward(s, h, c.rec[i])
 	} else {
-		h = l.attention.forward(s, h, c.kv[i], c.at)
+		h = l.attention.forward(s, h, c.kv[i], c.at, at)
 	}
-	x = s.Add(x, h)
-	h = l.postNorm.Forward(s, x)
+	out, h = l.postNorm.Add(s, in, h)
 	if l.moe != nil {
-		return s.Add(x, l.moe.Forward(s, h))
+		return in, out, l.moe.Forward(s, h)
 	}
-	return s.Add(x, l.mlp.Forward(s, h))
+	return in, out, l.mlp.Forward(s, h)
 }
 
 // Embed gives the embedding rows of ids int32 [T] as [T, hidden].

@@ -111,7 +111,7 @@ func (b *builder) moe(p string) *nn.MoE {
 	c, s := b.cfg, b.s
 	m := &nn.MoE{Router: b.r.Linear(p + "gate"), TopK: c.NumExpertsPerTok, NormTopK: c.NormTopkProb}
 	if c.SharedExpertIntermediateSize > 0 {
-		shared := b.r.SwiGLU(p + "shared_expert")
+		shared := b.r.SwiGLU(p+"shared_expert", c.SharedExpertIntermediateSize)
 		m.Shared, m.SharedGate = &shared, b.r.Linear(p+"shared_expert_gate")
 	}
 	switch {

@@ -210,6 +210,13 @@ func (c *Config) deltaTensors(want map[string][]int, p string, raw bool) {
 	}
 }
 
+func (c *Config) headsShape() kernels.HeadsShape {
+	return kernels.HeadsShape{
+		Queries: c.NumAttentionHeads, Keys: c.NumKeyValueHeads, Dim: c.HeadDim, Rotated: c.RotaryDim(),
+		Gated: c.AttnOutputGate, Eps: c.RMSNormEps,
+	}
+}
+
 func (c *Config) deltaShape() kernels.DeltaShape {
 	return kernels.DeltaShape{
 		KeyHeads: c.LinearNumKeyHeads, ValueHeads: c.LinearNumValueHeads, KeyDim: c.LinearKeyHeadDim, ValueDim: c.LinearValueHeadDim,
@@ -229,6 +236,8 @@ func (m *Model) read(ctx context.Context, s *mlx.Scope, ck *checkpoint, log *slo
 	}
 	r.Progress = progress
 	m.dtype = r.Dtype()
+	set := kernels.New(m.weights, log)
+	r.Kernels = set
 	normOffset := 0.0
 	if ck.raw && m.cfg.hybrid() {
 		normOffset = 1
@@ -256,14 +265,14 @@ func (m *Model) read(ctx context.Context, s *mlx.Scope, ck *checkpoint, log *slo
 		r.Release(name)
 	}
 	m.layers = make([]layer, m.cfg.NumHiddenLayers)
-	set := kernels.New(m.weights, log)
+	m.heads = set.Heads(m.cfg.headsShape())
 	var rule *kernels.Delta
 	if m.cfg.hybrid() {
 		rule = set.Delta(m.cfg.deltaShape())
 	}
 	for i := range m.layers {
 		err := r.Part(ctx, m.weights, func(r *weights.Reader, s *mlx.Scope) func(func(*mlx.Array)) {
-			b := builder{cfg: m.cfg, ck: ck, r: r, s: s, normOffset: normOffset, rule: rule}
+			b := builder{cfg: m.cfg, ck: ck, r: r, s: s, normOffset: normOffset, rule: rule, heads: m.heads}
 			m.layers[i] = b.layer(i)
 			return m.layers[i].each
 		})
@@ -285,12 +294,12 @@ func (l *layer) each(f func(*mlx.Array)) {
 		l.mlp.Each(f)
 	}
 	if a := l.attention; a != nil {
-		for _, p := range []*nn.Linear{&a.q, &a.k, &a.v, &a.o} {
-			p.Each(f)
-		}
+		a.in.Each(f)
+		a.o.Each(f)
 		a.qNorm.Each(f)
 		a.kNorm.Each(f)
 		f(&a.rope.Freqs)
+		f(&a.invFreq)
 	}
 	if d := l.delta; d != nil {
 		d.in.Each(f)
@@ -315,6 +324,7 @@ type builder struct {
 	// gated-delta layers' own norm and the drafter's norms never have it.
 	normOffset float64
 	rule       *kernels.Delta // of all gated-delta layers, nil where there are none
+	heads      *kernels.Heads // of all attention layers, nil where operations serve
 }
 
 func (b *builder) norm(name string) nn.RMSNorm {
@@ -330,7 +340,7 @@ func (b *builder) layer(i int) layer {
 	if b.cfg.MoeLayers[i] {
 		l.moe = b.moe(p + "mlp.")
 	} else {
-		l.mlp = b.r.SwiGLU(p + "mlp")
+		l.mlp = b.r.SwiGLU(p+"mlp", b.cfg.IntermediateSize)
 	}
 	if b.cfg.LayerTypes[i] == FullAttention {
 		l.attention = b.attention(p + "self_attn.")
@@ -342,15 +352,25 @@ func (b *builder) layer(i int) layer {
 
 func (b *builder) attention(p string) *attention {
 	c := b.cfg
+	query := c.NumAttentionHeads * c.HeadDim
+	if c.AttnOutputGate {
+		query *= 2
+	}
+	key := c.NumKeyValueHeads * c.HeadDim
 	a := &attention{
-		q: b.r.Linear(p + "q_proj"), k: b.r.Linear(p + "k_proj"),
-		v: b.r.Linear(p + "v_proj"), o: b.r.Linear(p + "o_proj"),
+		in: nn.Pack(b.s, nn.Part{Linear: b.r.Linear(p + "q_proj"), Out: query},
+			nn.Part{Linear: b.r.Linear(p + "k_proj"), Out: key}, nn.Part{Linear: b.r.Linear(p + "v_proj"), Out: key}),
+		o:     b.r.Linear(p + "o_proj"),
 		qNorm: b.norm(p + "q_norm"), kNorm: b.norm(p + "k_norm"),
+		split: b.heads,
 		gated: c.AttnOutputGate,
 		heads: c.NumAttentionHeads, kvHeads: c.NumKeyValueHeads, dim: c.HeadDim,
 		scale: nn.AttentionScale(c.HeadDim),
 	}
 	a.rope = nn.Rotation(b.s, c.RotaryDim(), c.RopeTheta, c.yarn, &a.qNorm, &a.kNorm)
+	if a.split != nil {
+		a.invFreq = kernels.InvFreq(b.s, a.rope)
+	}
 	return a
 }
 

@@ -25,12 +25,12 @@ type fault struct {
 var planted = []fault{
 	{
 		"taps off by one", "qwen/model.go",
-		"			if t == i {\n", "			if t == i+1 {\n",
+		"			if t == layer {\n", "			if t == layer+1 {\n",
 		"./qwen", "TestGoldenTaps",
 	},
 	{
 		"taps off by one, seen in the drafts", "qwen/model.go",
-		"			if t == i {\n", "			if t == i+1 {\n",
+		"			if t == layer {\n", "			if t == layer+1 {\n",
 		"./dflash", "TestGoldenDrafts/tiny-qwen3$",
 	},
 	{
@@ -71,12 +71,12 @@ var planted = []fault{
 	{
 		"the scan kernel runs past the kept rows", "internal/kernels/deltatext.go",
 		"n = kept < rows ? kept : rows;", "n = rows;",
-		"./internal/kernels", "TestDelta",
+		"./internal/kernels", "TestKernels",
 	},
 	{
 		"the scan kernel takes another key head", "internal/kernels/deltatext.go",
 		"hk = hv / (HV / HK);", "hk = hv - hv / HK * HK;",
-		"./internal/kernels", "TestDeltaKernels",
+		"./internal/kernels", "TestKernels",
 	},
 	{
 		"a draft more than the target chose is accepted", "dflash/cycle.go",

@@ -70,8 +70,6 @@ func deltaTrials(s *mlx.Scope) []trial {
 	return out
 }
 
-func TestDeltaKernels(t *testing.T) { checkAll(t, deltaTrials) }
-
 // A block's rows give the bits of single rows, and a replay of some of them the
 // bits of having seen only these: what makes drafting exact in these layers.
 func TestDeltaScanRowByRow(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -144,3 +145,10 @@ func runner(t *testing.T, s *mlx.Scope, spec mlx.KernelSpec, like ...call) func(
 	sh := newShim(t, trials)
 	return func(c call) [][]byte { return sh.run(t, spec, spec.CUDA, c) }
 }
+
+func allTrials(s *mlx.Scope) []trial {
+	return slices.Concat(deltaTrials(s), pointwiseTrials(s), q4Trials(s), headsTrials(s))
+}
+
+// Each kernel's result is that of its operations.
+func TestKernels(t *testing.T) { checkAll(t, allTrials) }

@@ -2,6 +2,7 @@ package kernels
 
 import (
 	"log/slog"
+	"math"
 
 	"github.com/godflash/godflash/mlx"
 )
@@ -11,7 +12,8 @@ import (
 type Set struct {
 	owner *mlx.Scope
 	log   *slog.Logger
-	made  []*mlx.Kernel
+
+	q4, addNorm, swiglu *mlx.Kernel
 }
 
 // New prepares a Set in owner; nil on the CPU. It must be called inside
@@ -20,13 +22,17 @@ func New(owner *mlx.Scope, log *slog.Logger) *Set {
 	if owner.Library().Device() == mlx.DeviceCPU {
 		return nil
 	}
-	return &Set{owner: owner, log: log}
+	set := &Set{owner: owner, log: log}
+	set.q4, set.addNorm, set.swiglu = set.kernel(q4Spec()), set.kernel(addNormSpec()), set.kernel(swigluSpec())
+	return set
 }
 
+// kernel is nil where there is no text for the device: then nothing need be
+// arranged as a kernel wants it.
 func (set *Set) kernel(spec mlx.KernelSpec) *mlx.Kernel {
 	k := set.owner.NewKernel(spec, set.log)
-	if k != nil {
-		set.made = append(set.made, k)
+	if k != nil && k.Backend() == "fallback" {
+		return nil
 	}
 	return k
 }
@@ -41,6 +47,20 @@ func (c call) run(s *mlx.Scope, k *mlx.Kernel) []mlx.Array { return k.Call(s, c.
 
 // warps is the grid of n warps, four in a threadgroup.
 func warps(n int) [3]int { return [3]int{(n + 3) / 4 * 128} }
+
+func templateBool(l mlx.Launch, name string) bool {
+	for _, t := range l.Template {
+		if t.Name == name {
+			return t.Value.(bool)
+		}
+	}
+	return false
+}
+
+// templateFloat reads what floatBits wrote.
+func templateFloat(l mlx.Launch, name string) float32 {
+	return math.Float32frombits(uint32(templateInt(l, name)))
+}
 
 // templateInt is the launch's template argument of that name.
 func templateInt(l mlx.Launch, name string) int {

@@ -84,7 +84,9 @@ var cTypes = map[mlx.Dtype]string{
 func function(spec mlx.KernelSpec, src mlx.KernelSource, c call) string {
 	var b, args strings.Builder
 	// The shim's threadgroup makes a variable static, which a cast cannot be.
-	b.WriteString(strings.ReplaceAll(src.Header, "threadgroup float4", "float4"))
+	header := strings.ReplaceAll(src.Header, "threadgroup float4", "float4")
+	header = strings.ReplaceAll(header, compact(mmaHeader), "") // the shim has its own
+	b.WriteString(strings.ReplaceAll(header, compact(q4Header), ""))
 	b.WriteString("static void kernel(")
 	for i, name := range spec.Inputs {
 		ct := cTypes[c.in[i].Dtype()]

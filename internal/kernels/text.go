@@ -20,6 +20,8 @@ const (
 #define GF_EXP(x) expf(x)
 #define GF_LOG(x) logf(x)
 #define GF_RSQRT(x) rsqrtf(x)
+#define GF_SIN(x) sinf(x)
+#define GF_COS(x) cosf(x)
 `
 	metalHeader = `
 #define GF_GROUP threadgroup
@@ -32,6 +34,8 @@ const (
 #define GF_EXP(x) metal::precise::exp(x)
 #define GF_LOG(x) metal::precise::log(x)
 #define GF_RSQRT(x) metal::precise::rsqrt(x)
+#define GF_SIN(x) metal::precise::sin(x)
+#define GF_COS(x) metal::precise::cos(x)
 `
 	cudaIndex  = "const int tid = threadIdx.x, bid = blockIdx.x;\n"
 	metalIndex = "const int tid = thread_position_in_threadgroup.x, bid = threadgroup_position_in_grid.x;\n"

@@ -1,8 +1,10 @@
 package nn
 
 import (
+	"errors"
 	"math"
 
+	"github.com/godflash/godflash/internal/kernels"
 	"github.com/godflash/godflash/mlx"
 )
 
@@ -19,6 +21,14 @@ type Linear struct {
 	bias   mlx.Array // [out], or the zero Array
 	inOut  bool
 	quant  mlx.Quantized
+
+	kernels *kernels.Set // nil where MLX's operations serve
+}
+
+// With is the map by the kernels of a set.
+func (l Linear) With(set *kernels.Set) Linear {
+	l.kernels = set
+	return l
 }
 
 // NewLinear takes a weight [out, in] and an optional bias [out] (the zero
@@ -38,7 +48,7 @@ func (l Linear) Forward(s *mlx.Scope, x mlx.Array) mlx.Array {
 	var y mlx.Array
 	switch {
 	case l.quant.W.Valid():
-		y = s.QuantizedMatMul(x, l.quant, true)
+		y = l.kernels.QuantizedMatMul(s, x, l.quant)
 	case l.inOut:
 		y = s.MatMul(x, l.weight)
 	default:
@@ -118,16 +128,21 @@ func eachQuantized(q *mlx.Quantized, f func(*mlx.Array)) {
 type RMSNorm struct {
 	Weight mlx.Array // [size], float32, or the zero Array for none
 	Eps    float32
+
+	Kernels *kernels.Set // nil where MLX's operations serve
 }
 
 // Forward keeps the dtype of x: the weight is float32 (Qwen3.5's stored
 // weight plus one must not be rounded to bfloat16), so the product is cast back.
 func (n RMSNorm) Forward(s *mlx.Scope, x mlx.Array) mlx.Array {
-	y := s.RMSNorm(x, n.Weight, n.Eps)
-	if x.Dtype() != mlx.Float32 {
-		y = s.AsType(y, x.Dtype())
-	}
+	_, y := n.Kernels.AddNorm(s, x, mlx.Array{}, n.Weight, n.Eps)
 	return y
+}
+
+// Add is x+y, the residual stream after a layer's part, and the norm of that.
+// With the zero Array for y it is x and its norm.
+func (n RMSNorm) Add(s *mlx.Scope, x, y mlx.Array) (sum, normed mlx.Array) {
+	return n.Kernels.AddNorm(s, x, y, n.Weight, n.Eps)
 }
 
 // Each is Linear.Each for a norm.
@@ -138,17 +153,33 @@ func AttentionScale(dim int) float32 { return float32(1 / math.Sqrt(float64(dim)
 
 // SwiGLU is down(silu(gate(x)) · up(x)), the feed-forward of Qwen's dense
 // layers and of the drafter.
-type SwiGLU struct{ Gate, Up, Down Linear }
+type SwiGLU struct {
+	GateUp Packed
+	Down   Linear
+
+	Kernels *kernels.Set // nil where MLX's operations serve
+}
+
+// NewSwiGLU puts the maps together; gate and up have width outputs each.
+func NewSwiGLU(s *mlx.Scope, gate, up, down Linear, width int) SwiGLU {
+	return SwiGLU{GateUp: Pack(s, Part{gate, width}, Part{up, width}), Down: down, Kernels: gate.kernels}
+}
 
 // Forward maps x [..., hidden] to the same shape.
 func (f SwiGLU) Forward(s *mlx.Scope, x mlx.Array) mlx.Array {
-	return f.Down.Forward(s, s.Mul(s.SiLU(f.Gate.Forward(s, x)), f.Up.Forward(s, x)))
+	p := f.GateUp.Forward(s, x)
+	if len(p) != 2 {
+		s.Fail(errors.New("a feed-forward without weights"))
+	}
+	if s.Err() != nil {
+		return mlx.Array{}
+	}
+	return f.Down.Forward(s, f.Kernels.SwiGLU(s, p[0], p[1]))
 }
 
 // Each is Linear.Each for a feed-forward.
 func (f *SwiGLU) Each(g func(*mlx.Array)) {
-	f.Gate.Each(g)
-	f.Up.Each(g)
+	f.GateUp.Each(g)
 	f.Down.Each(g)
 }
 

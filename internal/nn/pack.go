@@ -50,10 +50,39 @@ func Pack(s *mlx.Scope, parts ...Part) Packed {
 	} else {
 		p.whole.weight = join(weights)
 	}
+	p.whole.kernels = first.kernels
 	for i := range p.parts {
 		p.parts[i].Linear = Linear{} // the whole has it
 	}
 	return p
+}
+
+// Range is the maps from i to j alone, for use in s: of weights that lie
+// together a view.
+func (p Packed) Range(s *mlx.Scope, i, j int) Packed {
+	out := Packed{parts: p.parts[i:j]}
+	if !p.packed() {
+		return out
+	}
+	from, to := 0, 0
+	for n, part := range p.parts[:j] {
+		if n < i {
+			from += part.Out
+		}
+		to += part.Out
+	}
+	out.whole.kernels, out.whole.quant.Options = p.whole.kernels, p.whole.quant.Options
+	for _, a := range []struct{ from, to *mlx.Array }{
+		{&p.whole.weight, &out.whole.weight},
+		{&p.whole.quant.W, &out.whole.quant.W},
+		{&p.whole.quant.Scales, &out.whole.quant.Scales},
+		{&p.whole.quant.Biases, &out.whole.quant.Biases},
+	} {
+		if a.from.Valid() {
+			*a.to = s.SliceAxis(*a.from, 0, from, to)
+		}
+	}
+	return out
 }
 
 // like says that two maps can be parts of one product.

@@ -37,6 +37,14 @@ func At(p int) Position { return Position{Bound: p} }
 // Exact reports whether the host knows the position.
 func (p Position) Exact() bool { return !p.Array.Valid() }
 
+// Data is the position as data, int32 [1].
+func (p Position) Data(s *mlx.Scope) mlx.Array {
+	if p.Exact() {
+		return mlx.FromSlice(s, []int32{int32(p.Bound)})
+	}
+	return p.Array
+}
+
 // RoPE rotates x [1, heads, T, dim], whose first row is at p.
 func (p Position) RoPE(s *mlx.Scope, x mlx.Array, o mlx.RoPEOptions) mlx.Array {
 	if p.Exact() {

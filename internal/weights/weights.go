@@ -9,6 +9,7 @@ import (
 	"sort"
 	"strings"
 
+	"github.com/godflash/godflash/internal/kernels"
 	"github.com/godflash/godflash/internal/nn"
 	"github.com/godflash/godflash/internal/safetensors"
 	"github.com/godflash/godflash/mlx"
@@ -80,6 +81,9 @@ type Reader struct {
 	Progress    func(done, total int64)
 	bytes       map[string]int64
 	done, total int64
+
+	// Kernels are given to every map and norm; nil where MLX's operations serve.
+	Kernels *kernels.Set
 
 	// Quantize, when its Bits are set, is how dense linear maps are stored at
 	// load; those whose rows do not divide into groups stay dense.
@@ -177,6 +181,10 @@ func (r *Reader) Float32(name string) mlx.Array { return r.s.AsType(r.Raw(name),
 
 // Linear is the map whose weight [out, in] is NAME.weight.
 func (r *Reader) Linear(name string) nn.Linear {
+	return r.linear(name).With(r.Kernels)
+}
+
+func (r *Reader) linear(name string) nn.Linear {
 	if _, ok := r.plan[name]; ok {
 		return nn.NewQuantizedLinear(r.quantized(name))
 	}
@@ -193,14 +201,11 @@ func (r *Reader) Norm(name string, eps float32, offset float64) nn.RMSNorm {
 	if offset != 0 {
 		w = r.s.Add(w, r.s.Scalar(offset, mlx.Float32))
 	}
-	return nn.RMSNorm{Weight: w, Eps: eps}
+	return nn.RMSNorm{Weight: w, Eps: eps, Kernels: r.Kernels}
 }
 
-// SwiGLU is the feed-forward with gate_proj, up_proj and down_proj under NAME.
-func (r *Reader) SwiGLU(name string) nn.SwiGLU {
-	return nn.SwiGLU{
-		Gate: r.Linear(name + ".gate_proj"),
-		Up:   r.Linear(name + ".up_proj"),
-		Down: r.Linear(name + ".down_proj"),
-	}
+// SwiGLU is the feed-forward with gate_proj, up_proj and down_proj under NAME,
+// of width features inside.
+func (r *Reader) SwiGLU(name string, width int) nn.SwiGLU {
+	return nn.NewSwiGLU(r.s, r.Linear(name+".gate_proj"), r.Linear(name+".up_proj"), r.Linear(name+".down_proj"), width)
 }

@@ -111,6 +111,8 @@ namespace metal { namespace precise {
 static float exp(float x) { return expf(x); }
 static float log(float x) { return logf(x); }
 static float rsqrt(float x) { return rsqrtf(x); }
+static float sin(float x) { return sinf(x); }
+static float cos(float x) { return cosf(x); }
 } }
 
 // Tensor cores: D[16,8] += A[16,8·ks] · B[8·ks,8], fragments as PTX lays them out
@@ -133,6 +135,18 @@ static void mma(float* c, const u32* a, const u32* b, int ks) {
   }
   warp_wait();
   for (int e = 0; e < 4; e++) c[e] += add[e];
+}
+
+static void gf_mma(float* c, const u32* a, u32 b0, u32 b1) {
+  const u32 b[2] = {b0, b1};
+  mma(c, a, b, 2);
+}
+static uint2 gf_stream(const u32* p) { return {p[0], p[1]}; }
+static u32 __byte_perm(u32 a, u32 b, u32 s) {
+  const uint64_t v = ((uint64_t)b << 32) | a;
+  u32 r = 0;
+  for (int i = 0; i < 4; i++) r |= ((v >> (8 * ((s >> (4 * i)) & 7))) & 0xff) << (8 * i);
+  return r;
 }
 
 static void body(int which, void** args);

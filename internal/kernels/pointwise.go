@@ -1,0 +1,141 @@
+package kernels
+
+import "github.com/godflash/godflash/mlx"
+
+// addNormText adds a residual and normalises the sum: one threadgroup of 256 a
+// row. The norm sees the sum as it is stored, rounded.
+const addNormText = `
+constexpr int N = (H + 255) / 256;
+GF_GROUP float part[8];
+float u[N];
+float squares = 0;
+for (int i = 0; i < N; i++) {
+  const int c = tid + 256 * i;
+  u[i] = 0;
+  if (c < H) {
+    const size_t at = (size_t)bid * H + c;
+    T v = x[at];
+    if (ADD) { v = (T)((float)v + (float)y[at]); sum[at] = v; }
+    u[i] = (float)v;
+    squares += u[i] * u[i];
+  }
+}
+if (!ADD && bid == 0 && tid == 0) sum[0] = (T)0.0f;
+for (int o = 16; o > 0; o >>= 1) squares += GF_XOR(squares, o);
+if ((tid & 31) == 0) part[tid >> 5] = squares;
+GF_SYNC();
+float total = 0;
+for (int i = 0; i < 8; i++) total += part[i];
+const float scale = GF_RSQRT(total / H + GF_FLOAT(EPS));
+for (int i = 0; i < N; i++) {
+  const int c = tid + 256 * i;
+  if (c < H) normed[(size_t)bid * H + c] = (T)(u[i] * scale * weight[c]);
+}
+`
+
+// swigluText is silu(gate)·up where both lie in one row, gate first.
+const swigluText = `
+const int row = bid / BLOCKS, c = (bid - row * BLOCKS) * 256 + tid;
+if (c < F) {
+  const float a = (float)x[(size_t)row * 2 * F + c], b = (float)x[(size_t)row * 2 * F + F + c];
+  o[(size_t)row * F + c] = (T)(a / (1.0f + GF_EXP(-a)) * b);
+}
+`
+
+func addNormSpec() mlx.KernelSpec {
+	return mlx.KernelSpec{
+		Name:    "godflash_add_norm",
+		Inputs:  []string{"x", "y", "weight"},
+		Outputs: []string{"sum", "normed"},
+		Metal:   metal(addNormText), CUDA: cuda(addNormText),
+		Fallback: func(s *mlx.Scope, in []mlx.Array, l mlx.Launch) []mlx.Array {
+			x := in[0]
+			if templateBool(l, "ADD") {
+				x = s.Add(x, in[1])
+			}
+			out := s.AsType(s.RMSNorm(x, in[2], templateFloat(l, "EPS")), x.Dtype())
+			if !templateBool(l, "ADD") {
+				return []mlx.Array{s.Zeros(x.Dtype(), 1), out}
+			}
+			return []mlx.Array{x, out}
+		},
+	}
+}
+
+// AddNorm is x+y, and its root-mean-square norm times weight, float32; with the
+// zero Array for y only the norm, and x itself. All have the dtype and shape of x.
+func (set *Set) AddNorm(s *mlx.Scope, x, y, weight mlx.Array, eps float32) (sum, normed mlx.Array) {
+	if set == nil || set.addNorm == nil || !weight.Valid() || weight.Dtype() != mlx.Float32 {
+		if y.Valid() {
+			x = s.Add(x, y)
+		}
+		normed = s.RMSNorm(x, weight, eps)
+		if x.Dtype() != mlx.Float32 {
+			normed = s.AsType(normed, x.Dtype())
+		}
+		return x, normed
+	}
+	out := addNormCall(x, y, weight, eps).run(s, set.addNorm)
+	if len(out) != 2 {
+		return mlx.Array{}, mlx.Array{}
+	}
+	if !y.Valid() {
+		return x, out[1]
+	}
+	return out[0], out[1]
+}
+
+func addNormCall(x, y, weight mlx.Array, eps float32) call {
+	shape, h := x.Shape(), x.Dim(-1)
+	sum := mlx.Output{Dtype: x.Dtype(), Shape: shape}
+	if !y.Valid() {
+		sum.Shape = []int{1} // nobody reads it
+	}
+	add := y.Valid()
+	if !add {
+		y = x
+	}
+	return call{[]mlx.Array{x, y, weight}, mlx.Launch{
+		Outputs: []mlx.Output{sum, {Dtype: x.Dtype(), Shape: shape}},
+		Grid:    [3]int{x.Size() / h * 256}, Group: [3]int{256},
+		Template: []mlx.TemplateArg{{Name: "T", Value: x.Dtype()}, {Name: "H", Value: h}, {Name: "ADD", Value: add}, {Name: "EPS", Value: floatBits(eps)}},
+	}}
+}
+
+func swigluSpec() mlx.KernelSpec {
+	return mlx.KernelSpec{
+		Name:    "godflash_swiglu",
+		Inputs:  []string{"x"},
+		Outputs: []string{"o"},
+		Metal:   metal(swigluText), CUDA: cuda(swigluText),
+		Fallback: func(s *mlx.Scope, in []mlx.Array, l mlx.Launch) []mlx.Array {
+			f := templateInt(l, "F")
+			gate, up := Cols{in[0], 0, f}.Take(s), Cols{in[0], f, f}.Take(s)
+			return []mlx.Array{s.Mul(s.SiLU(gate), up)}
+		},
+	}
+}
+
+// SwiGLU is silu(gate)·up, both of the same width.
+func (set *Set) SwiGLU(s *mlx.Scope, gate, up Cols) mlx.Array {
+	if set == nil || set.swiglu == nil || gate.Array != up.Array || gate.At != 0 || up.At != gate.N || gate.Array.Dim(-1) != 2*gate.N {
+		return s.Mul(s.SiLU(gate.Take(s)), up.Take(s))
+	}
+	out := swigluCall(gate.Array).run(s, set.swiglu)
+	if len(out) != 1 {
+		return mlx.Array{}
+	}
+	return out[0]
+}
+
+func swigluCall(x mlx.Array) call {
+	shape := x.Shape()
+	f := shape[len(shape)-1] / 2
+	shape[len(shape)-1] = f
+	blocks := (f + 255) / 256
+	return call{[]mlx.Array{x}, mlx.Launch{
+		Outputs: []mlx.Output{{Dtype: x.Dtype(), Shape: shape}},
+		Grid:    [3]int{x.Size() / (2 * f) * blocks * 256}, Group: [3]int{256},
+		Template: []mlx.TemplateArg{{Name: "T", Value: x.Dtype()}, {Name: "F", Value: f}, {Name: "BLOCKS", Value: blocks}},
+	}}
+}

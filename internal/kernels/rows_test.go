@@ -1,0 +1,76 @@
+package kernels
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/godflash/godflash/mlx"
+)
+
+// pointwiseTrials: rows shorter than a threadgroup, longer, and not a multiple of it.
+func pointwiseTrials(s *mlx.Scope) []trial {
+	var out []trial
+	r := newSource(s, 1)
+	for _, dt := range []mlx.Dtype{mlx.Float32, mlx.BFloat16} {
+		tolerance := map[mlx.Dtype]float64{mlx.Float32: 3e-6, mlx.BFloat16: 0.02}[dt]
+		for _, h := range []int{96, 1000} {
+			x, y, w := r.normal(dt, 0, 1, 1, 3, h), r.normal(dt, 0, 2, 1, 3, h), r.normal(mlx.Float32, 1, 0.3, h)
+			out = append(out,
+				trial{fmt.Sprintf("add and norm of %d, %v", h, dt), addNormSpec(), addNormCall(x, y, w, 1e-6), tolerance},
+				trial{fmt.Sprintf("norm of %d, %v", h, dt), addNormSpec(), addNormCall(x, mlx.Array{}, w, 1e-6), tolerance},
+				trial{fmt.Sprintf("swiglu of %d, %v", h, dt), swigluSpec(), swigluCall(x), tolerance})
+		}
+	}
+	return out
+}
+
+// q4Trials compare with a float32 product of the weights that the numbers stand
+// for: one row and a full block, blocks of both widths, outputs that end inside one.
+func q4Trials(s *mlx.Scope) []trial {
+	var out []trial
+	r := newSource(s, 2)
+	spec := q4Spec()
+	spec.Fallback = exactQ4
+	for _, n := range []int{40, 72} {
+		q := s.Quantize(r.normal(mlx.BFloat16, 0, 0.05, n, 768), q4Options)
+		for _, t := range []int{1, 7, 16} {
+			c := q4Call(r.normal(mlx.BFloat16, 0, 1, 1, t, 768), q)
+			if n == 72 {
+				c = wide(c, n)
+			}
+			out = append(out, trial{fmt.Sprintf("4-bit product, %d rows to %d", t, n), spec, c, 0.01})
+		}
+	}
+	return out
+}
+
+// wide is a call in blocks of 64 outputs, which only large matrices get.
+func wide(c call, n int) call {
+	c.launch.Template[1].Value, c.launch.Template[2].Value = 8, 2
+	c.launch.Grid[0] = (n + 63) / 64 * 256
+	return c
+}
+
+func exactQ4(s *mlx.Scope, in []mlx.Array, _ mlx.Launch) []mlx.Array {
+	f := func(a mlx.Array) mlx.Array { return s.AsType(a, mlx.Float32) }
+	w := s.Dequantize(mlx.Quantized{W: in[1], Scales: f(in[2]), Biases: f(in[3]), Options: q4Options}, mlx.Float32)
+	return []mlx.Array{s.AsType(s.MatMul(f(in[0]), s.Transpose(w)), mlx.BFloat16)}
+}
+
+// A row of a block's product has the bits of the row alone.
+func TestQ4RowByRow(t *testing.T) {
+	do(t, func(s *mlx.Scope) {
+		r := newSource(s, 3)
+		q := s.Quantize(r.normal(mlx.BFloat16, 0, 0.05, 40, 768), q4Options)
+		x := r.normal(mlx.BFloat16, 0, 1, 1, 16, 768)
+		whole := q4Call(x, q)
+		run := runner(t, s, q4Spec(), whole)
+		block := run(whole)[0]
+		for i := range 16 {
+			row := run(q4Call(s.Contiguous(s.SliceAxis(x, 1, i, i+1)), q))[0]
+			require.Equal(t, block[i*len(row):(i+1)*len(row)], row, "row %d", i)
+		}
+	})
+}
