@@ -52,6 +52,7 @@ var exclusive = [][2]string{
 	{"no-draft", "draft"},
 	{"no-draft", "block"},
 	{"no-draft", "compare"},
+	{"rejection", "compare"}, // its ids depend on the drafts
 }
 
 // parse reads the command line and the prompt that it names. Its errors wrap
@@ -95,6 +96,15 @@ func parse(ctx context.Context, args []string, stdin io.Reader, stderr io.Writer
 	flags.Float64Var(&sampling.TopP, "top-p", 0, "draw from the most probable tokens that make up this `share`, 0 from all")
 	flags.Float64Var(&sampling.MinP, "min-p", 0, "draw from tokens that are this `share` as probable as the first, 0 from all")
 	flags.Uint64Var(&sampling.Seed, "seed", 0, "`number` that the draws depend on, 0 for a new one, which the statistics tell")
+	flags.BoolVar(&sampling.Rejection, "rejection", false, "draw by rejection sampling instead of noise that drafter and model share; the text of a seed then depends on the drafts")
+	penalties := &o.request.Penalties
+	flags.Float64Var(&penalties.Repetition, "repetition-penalty", 1, "`divide` the scores of tokens that prompt or text hold already, multiply those below 0")
+	flags.Float64Var(&penalties.Frequency, "frequency-penalty", 0, "`subtract` this from a token's score for each time that the text holds it")
+	flags.Float64Var(&penalties.Presence, "presence-penalty", 0, "`subtract` this from the scores of tokens that the text holds")
+	flags.Func("logit-bias", "add a number to the score of a token id, as `ID=VALUE`; may be given for several ids", func(s string) error {
+		return addBias(&o.request, s)
+	})
+	flags.IntVar(&o.request.TopLogProbs, "logprobs", 0, "with -json, tell the log probability of each token and of this `number` of the most probable ones")
 	flags.IntVar(&o.request.MaxTokens, "max-tokens", 256, "`number` of tokens to generate at most, 0 for the model's whole context")
 	flags.BoolVar(&o.json, "json", false, "print one JSON object instead of the text")
 	flags.BoolVar(&o.compare, "compare", false, "generate once more without drafts and compare")
@@ -116,6 +126,7 @@ func parse(ctx context.Context, args []string, stdin io.Reader, stderr io.Writer
 	if given["prompt-file"] && file == "" {
 		return nil, usagef("-prompt-file is empty")
 	}
+	o.request.LogProbs = given["logprobs"]
 	if err := check(o, flags.Args(), given, raw); err != nil {
 		return nil, err
 	}
@@ -165,7 +176,7 @@ func check(o *options, rest []string, given map[string]bool, raw bool) error {
 			return usagef("-%s and -%s exclude each other", pair[0], pair[1])
 		}
 	}
-	for _, name := range []string{"top-k", "top-p", "min-p", "seed"} {
+	for _, name := range []string{"top-k", "top-p", "min-p", "seed", "rejection"} {
 		if given[name] && o.request.Sampling.Temperature == 0 {
 			return usagef("-%s needs -temperature: without one the most probable token is taken", name)
 		}
@@ -179,6 +190,12 @@ func check(o *options, rest []string, given map[string]bool, raw bool) error {
 		if !(r.value >= 0 && r.value <= r.most) {
 			return usagef("-%s is %g; it lies between 0 and %g", r.name, r.value, r.most)
 		}
+	}
+	if given["repetition-penalty"] && o.request.Penalties.Repetition == 0 {
+		return usagef("-repetition-penalty is 0, which scores cannot be divided by; 1 changes nothing")
+	}
+	if given["logprobs"] && !o.json {
+		return usagef("-logprobs needs -json")
 	}
 	prompt := given["prompt"] || given["prompt-file"] || given["prompt-ids"]
 	switch {
@@ -199,6 +216,27 @@ func check(o *options, rest []string, given map[string]bool, raw bool) error {
 	case given["block"] && o.block < 2:
 		return usagef("-block is %d; a block has 2 rows at least, -no-draft decodes one token at a time", o.block)
 	}
+	return nil
+}
+
+// addBias takes ID=VALUE.
+func addBias(r *dflash.Request, s string) error {
+	left, right, ok := strings.Cut(s, "=")
+	id, err := strconv.Atoi(strings.TrimSpace(left))
+	if !ok || err != nil || id < 0 {
+		return fmt.Errorf("%q is not of the form ID=VALUE", s)
+	}
+	value, err := strconv.ParseFloat(strings.TrimSpace(right), 64)
+	if err != nil {
+		return fmt.Errorf("%q is no number", right)
+	}
+	if _, again := r.LogitBias[id]; again {
+		return fmt.Errorf("token id %d has a bias already", id)
+	}
+	if r.LogitBias == nil {
+		r.LogitBias = map[int]float64{}
+	}
+	r.LogitBias[id] = value
 	return nil
 }
 

@@ -44,9 +44,10 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 
 // reply is a generation, complete or broken off.
 type reply struct {
-	ids   []int
-	text  string
-	stats dflash.Stats
+	ids    []int
+	text   string
+	tokens []dflash.Token // of a request with log probabilities
+	stats  dflash.Stats
 }
 
 // generate opens the model, runs the request and reports.
@@ -85,7 +86,7 @@ func generate(ctx context.Context, o *options, stdout, stderr io.Writer) (err er
 		return err
 	}
 	if o.json {
-		if err := writeJSON(stdout, drafted); err != nil {
+		if err := writeJSON(stdout, drafted, engine.Tokenizer()); err != nil {
 			return err
 		}
 	}
@@ -104,11 +105,15 @@ func generate(ctx context.Context, o *options, stdout, stderr io.Writer) (err er
 // stream runs one request and writes its text to w, piece by piece.
 func stream(ctx context.Context, session *dflash.Session, r dflash.Request, w io.Writer) (reply, error) {
 	var ids []int
+	var tokens []dflash.Token
 	var text strings.Builder
 	var failure error
 	for token, err := range session.Generate(ctx, r) {
 		if err == nil {
 			ids = append(ids, token.ID)
+			if r.LogProbs {
+				tokens = append(tokens, token)
+			}
 			text.WriteString(token.Text)
 			_, err = io.WriteString(w, token.Text)
 		}
@@ -117,7 +122,7 @@ func stream(ctx context.Context, session *dflash.Session, r dflash.Request, w io
 			break
 		}
 	}
-	return reply{ids, text.String(), session.Stats()}, failure
+	return reply{ids, text.String(), tokens, session.Stats()}, failure
 }
 
 // warmUp runs a short generation both ways, so that neither of the two that

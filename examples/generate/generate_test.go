@@ -20,7 +20,12 @@ type object struct {
 	Text         string `json:"text"`
 	FinishReason string `json:"finish_reason"`
 	StopText     string `json:"stop_text"`
-	Stats        struct {
+	LogProbs     []struct {
+		probability
+		Drafted bool          `json:"drafted"`
+		Top     []probability `json:"top"`
+	} `json:"logprobs"`
+	Stats struct {
 		PromptTokens     int     `json:"prompt_tokens"`
 		CompletionTokens int     `json:"completion_tokens"`
 		ReasoningTokens  int     `json:"reasoning_tokens"`
@@ -32,6 +37,12 @@ type object struct {
 		PrefillMS        float64 `json:"prefill_ms"`
 		DecodeMS         float64 `json:"decode_ms"`
 	} `json:"stats"`
+}
+
+type probability struct {
+	ID      int     `json:"id"`
+	Text    string  `json:"text"`
+	LogProb float64 `json:"logprob"`
 }
 
 func runJSON(t *testing.T, args ...string) object {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/godflash/godflash/dflash"
 	"github.com/godflash/godflash/mlx"
+	"github.com/godflash/godflash/qwen/tokenizer"
 )
 
 // result is what -json prints.
@@ -17,7 +18,36 @@ type result struct {
 	Text         string              `json:"text"`
 	FinishReason dflash.FinishReason `json:"finish_reason"`
 	StopText     string              `json:"stop_text,omitempty"` // the -stop that ended it
+	LogProbs     []resultToken       `json:"logprobs,omitempty"`  // with -logprobs, one for each id
 	Stats        resultStats         `json:"stats"`
+}
+
+type resultToken struct {
+	resultProb
+	Drafted bool         `json:"drafted"` // the drafter proposed it
+	Top     []resultProb `json:"top"`
+}
+
+type resultProb struct {
+	ID      int     `json:"id"`
+	Text    string  `json:"text"` // of this token alone: half a letter is U+FFFD
+	LogProb float64 `json:"logprob"`
+}
+
+func resultTokens(tokens []dflash.Token, tok *tokenizer.Tokenizer) []resultToken {
+	prob := func(id int, p float64) resultProb {
+		text, _ := tok.Decode([]int{id}) // rows of a padded vocabulary stand for no text
+		return resultProb{id, text, p}
+	}
+	var out []resultToken
+	for _, t := range tokens {
+		r := resultToken{prob(t.ID, t.LogProb), t.Drafted, []resultProb{}}
+		for _, top := range t.Top {
+			r.Top = append(r.Top, prob(top.ID, top.LogProb))
+		}
+		out = append(out, r)
+	}
+	return out
 }
 
 type resultStats struct {
@@ -33,12 +63,12 @@ type resultStats struct {
 	DecodeMS         float64 `json:"decode_ms"`
 }
 
-func writeJSON(w io.Writer, r reply) error {
+func writeJSON(w io.Writer, r reply, tok *tokenizer.Tokenizer) error {
 	s := r.stats
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
 	return enc.Encode(result{
-		IDs: r.ids, Text: r.text, FinishReason: s.Finish, StopText: s.StopText,
+		IDs: r.ids, Text: r.text, FinishReason: s.Finish, StopText: s.StopText, LogProbs: resultTokens(r.tokens, tok),
 		Stats: resultStats{
 			PromptTokens: s.PromptTokens, CompletionTokens: s.CompletionTokens, ReasoningTokens: s.ReasoningTokens,
 			Cycles: s.Cycles, Drafted: s.Drafted, Accepted: s.Accepted,
