@@ -1,0 +1,193 @@
+package kernels
+
+import (
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/godflash/godflash/mlx"
+)
+
+// TestDeviceFigures times kernels against the operations that they replace, in
+// the shapes of published models, on a GPU: GODFLASH_GPU=1 asks for it. It logs;
+// docs/gpu.md has recorded runs. That the results agree is TestKernels' matter.
+func TestDeviceFigures(t *testing.T) {
+	if os.Getenv("GODFLASH_GPU") == "" {
+		t.Skip("GODFLASH_GPU=1 runs it, on a machine with a GPU")
+	}
+	t.Run("gated delta", deltaFigures)
+	t.Run("4-bit products", q4Figures)
+	t.Run("norms", rowFigures)
+	t.Run("heads", headFigures)
+}
+
+// pace is the time of one step of a chain: f takes the step's result before it.
+// Chains of n steps are evaluated at once; the fastest of five counts.
+func pace(t *testing.T, s *mlx.Scope, n int, x mlx.Array, f func(s *mlx.Scope, x mlx.Array) mlx.Array) time.Duration {
+	t.Helper()
+	best := time.Duration(1<<62 - 1)
+	for range 6 {
+		start := time.Now()
+		chain := s.Library().NewScope("chain")
+		y := x
+		for range n {
+			y = f(chain, y)
+		}
+		require.NoError(t, chain.Eval(y))
+		chain.Close()
+		best = min(best, time.Since(start)/time.Duration(n))
+	}
+	return best
+}
+
+func micro(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
+
+// stock is a Set without kernels.
+var stock *Set
+
+func deltaFigures(t *testing.T) {
+	for _, d := range []DeltaShape{
+		{KeyHeads: 16, ValueHeads: 48, KeyDim: 128, ValueDim: 128, Taps: 4, Eps: 1e-6},
+		{KeyHeads: 16, ValueHeads: 32, KeyDim: 128, ValueDim: 128, Taps: 4, Eps: 1e-6},
+	} {
+		do(t, func(s *mlx.Scope) {
+			r := newSource(s, 5)
+			set := New(s, nil)
+			for _, rows := range []int{1, 8, 16, 512, 2048, 4096} {
+				q, in := deltaRows(r, d, rows)
+				src := deltaInputs(r, d, mlx.BFloat16, rows, 0)
+				src.Taps = s.Split(src.Conv, d.Taps, 0)
+				z, w := All(r.normal(mlx.BFloat16, 0, 1, 1, rows, d.ValueHeads*d.ValueDim)), s.Ones(mlx.Float32, d.ValueDim)
+				state := s.Zeros(mlx.Float32, 1, d.ValueHeads, d.KeyDim, d.ValueDim)
+				require.NoError(t, s.Eval(q, in.K, in.V, in.G, in.Beta, state, src.Tail, src.QKV.Array, src.Conv, src.NegA, src.DtBias, z.Array, w))
+				require.NoError(t, s.Eval(src.Taps...))
+				scan := func(k *Delta) time.Duration {
+					return pace(t, s, 10, state, func(s *mlx.Scope, x mlx.Array) mlx.Array {
+						rows := in
+						_, after := k.Scan(s, q, &rows, x)
+						return after
+					})
+				}
+				layer := func(k *Delta) time.Duration {
+					return pace(t, s, 10, state, func(s *mlx.Scope, x mlx.Array) mlx.Array {
+						q, rows, _ := k.In(s, src)
+						y, after := k.Scan(s, q, &rows, x)
+						k.Out(s, y, z, w)
+						return after
+					})
+				}
+				k := set.Delta(d)
+				require.True(t, k.OnDevice())
+				if rows > 16 {
+					t.Logf("%d value heads, %d rows: scan %.1f µs, with what is before %.1f", d.ValueHeads, rows, micro(scan(k)), micro(layer(k)))
+					continue
+				}
+				ops := stock.Delta(d)
+				t.Logf("%d value heads, %d rows: scan %.1f µs, operations %.1f; with what is before %.1f, operations %.1f",
+					d.ValueHeads, rows, micro(scan(k)), micro(scan(ops)), micro(layer(k)), micro(layer(ops)))
+			}
+		})
+	}
+}
+
+// q4Figures go through pairs of weights, to and fro, more than the second cache holds.
+func q4Figures(t *testing.T) {
+	for _, shape := range [][2]int{{4096, 12288}, {4096, 4096}, {4096, 24576}, {5120, 17408}, {5120, 34816}, {5120, 16640}, {2048, 12288}, {2048, 512}} {
+		do(t, func(s *mlx.Scope) {
+			in, wide := shape[0], shape[1]
+			set := New(s, nil)
+			var weights []mlx.Quantized
+			random := func(n, k int) mlx.Quantized {
+				q := s.Quantize(s.Normal(mlx.Array{}, 0, 0.02, mlx.BFloat16, n, k), q4Options)
+				require.NoError(t, s.Eval(q.W, q.Scales, q.Biases))
+				return q
+			}
+			for range max(2, 200_000_000/(in*wide)) {
+				weights = append(weights, random(wide, in), random(in, wide))
+			}
+			for _, rows := range []int{1, 8, 16} {
+				x := newSource(s, 6).normal(mlx.BFloat16, 0, 1, 1, rows, in)
+				require.NoError(t, s.Eval(x))
+				through := func(product func(s *mlx.Scope, x mlx.Array, q mlx.Quantized) mlx.Array) float64 {
+					d := pace(t, s, 3, x, func(s *mlx.Scope, x mlx.Array) mlx.Array {
+						for _, q := range weights {
+							x = product(s, x, q)
+						}
+						return x
+					})
+					return micro(d) * 2 / float64(len(weights))
+				}
+				tiled := func(tiles int) float64 {
+					return through(func(s *mlx.Scope, x mlx.Array, q mlx.Quantized) mlx.Array {
+						c := q4Call(x, q)
+						n := q.W.Dim(0)
+						c.launch.Template = slices.Clone(c.launch.Template)
+						c.launch.Template[1].Value, c.launch.Template[2].Value = tiles, 16/tiles
+						c.launch.Grid[0] = (n + 8*tiles - 1) / (8 * tiles) * 256
+						return c.run(s, set.q4)[0]
+					})
+				}
+				t.Logf("%d → %d → %d, %d rows: kernel %.1f µs (16 outputs a block %.1f, 32 %.1f, 64 %.1f), operation %.1f", in, wide, in, rows,
+					through(set.QuantizedMatMul), tiled(2), tiled(4), tiled(8), through(stock.QuantizedMatMul))
+				require.Equal(t, "cuda", set.q4.Backend())
+			}
+		})
+	}
+}
+
+func rowFigures(t *testing.T) {
+	do(t, func(s *mlx.Scope) {
+		set, r := New(s, nil), newSource(s, 7)
+		for _, rows := range []int{1, 16} {
+			x, y, w := r.normal(mlx.BFloat16, 0, 1, 1, rows, 4096), r.normal(mlx.BFloat16, 0, 1, 1, rows, 4096), s.Ones(mlx.Float32, 4096)
+			require.NoError(t, s.Eval(x, y, w))
+			norm := func(set *Set) float64 {
+				return micro(pace(t, s, 100, x, func(s *mlx.Scope, x mlx.Array) mlx.Array { _, n := set.AddNorm(s, x, y, w, 1e-6); return n }))
+			}
+			wide := r.normal(mlx.BFloat16, 0, 1, 1, rows, 24576)
+			require.NoError(t, s.Eval(wide))
+			glu := func(set *Set) float64 {
+				return micro(pace(t, s, 100, wide, func(s *mlx.Scope, x mlx.Array) mlx.Array {
+					o := set.SwiGLU(s, Cols{x, 0, 12288}, Cols{x, 12288, 12288})
+					return s.Concat(2, o, o)
+				}))
+			}
+			t.Logf("%d rows of 4096: residual and norm %.1f µs, operations %.1f; swiglu to 12288 and a copy %.1f, operations %.1f", rows, norm(set), norm(stock), glu(set), glu(stock))
+		}
+	})
+}
+
+func headFigures(t *testing.T) {
+	for _, d := range []HeadsShape{
+		{Queries: 32, Keys: 8, Dim: 128, Rotated: 128, Eps: 1e-6},
+		{Queries: 24, Keys: 4, Dim: 256, Rotated: 64, Gated: true, Eps: 1e-6},
+	} {
+		do(t, func(s *mlx.Scope) {
+			set, r := New(s, nil), newSource(s, 8)
+			k := set.Heads(d)
+			for _, rows := range []int{1, 16} {
+				nq, nk := d.Queries*d.queryWidth(), d.Keys*d.Dim
+				x := r.normal(mlx.BFloat16, 0, 1, 1, rows, nq+2*nk)
+				qn, kn, inv := s.Ones(mlx.Float32, d.Dim), s.Ones(mlx.Float32, d.Dim), InvFreq(s, mlx.RoPEOptions{Dims: d.Rotated, Base: 1e6})
+				at := mlx.FromSlice(s, []int32{700})
+				require.NoError(t, s.Eval(x, qn, kn, inv, at))
+				run := func(f func(c call) []mlx.Array) float64 {
+					return micro(pace(t, s, 50, x, func(s *mlx.Scope, x mlx.Array) mlx.Array {
+						out := f(d.splitCall(Cols{x, 0, nq}, Cols{x, nq, nk}, Cols{x, nq + nk, nk}, qn, kn, at, inv))
+						flat := []mlx.Array{s.Reshape(out[0], 1, rows, -1), s.Reshape(out[1], 1, rows, -1), s.Reshape(out[2], 1, rows, -1)}
+						if d.Gated {
+							flat = append(flat, s.Reshape(out[0], 1, rows, -1))
+						}
+						return s.Concat(2, flat...)
+					}))
+				}
+				t.Logf("%d heads of %d, %d rows: %.1f µs, operations %.1f, both with a copy", d.Queries, d.Dim, rows,
+					run(func(c call) []mlx.Array { return c.run(s, k.split) }),
+					run(func(c call) []mlx.Array { return d.splitSpec().Fallback(s, c.in, c.launch) }))
+			}
+		})
+	}
+}
