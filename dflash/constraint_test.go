@@ -129,6 +129,46 @@ func TestConstraintErrors(t *testing.T) {
 	}
 }
 
+// Two constraints allow what both allow.
+func TestConstraints(t *testing.T) {
+	spec := fixture.Rand(t, t.TempDir(), fixture.Options{Seed: 41})
+	e := fixturePair(t, spec, fixture.DraftOptions{Seed: 42})
+	var ids [2][]int
+	for i, noDraft := range []bool{true, false} {
+		r := dflash.Request{IDs: []int{71, 72}, MaxTokens: 40, IgnoreEOS: true, NoDraft: noDraft, Sampling: dflash.Sampling{Temperature: 2, Seed: 1}}
+		even := &onlyEven{vocab: spec.Vocab, last: 72, free: 20}
+		dflash.Constrain(&r, even)
+		dflash.Constrain(&r, below{spec.Vocab, 90})
+		ids[i], _ = run(t, newSession(t, e), r)
+		before := 72
+		for j, id := range ids[i] {
+			require.Less(t, id, 90)
+			require.True(t, j >= 20 || even.allows(before, id))
+			before = id
+		}
+		require.Equal(t, ids[i], even.chosen)
+	}
+	require.Equal(t, ids[0], ids[1])
+}
+
+// below allows the ids below a bound.
+type below struct{ vocab, bound int }
+
+func (below) Free(int) bool       { return false }
+func (below) Advance([]int) error { return nil }
+
+func (b below) Masks(drafts []int) ([]uint32, error) {
+	row := make([]uint32, (b.vocab+31)/32)
+	for id := range b.bound {
+		row[id/32] |= 1 << (id % 32)
+	}
+	rows := slices.IndexFunc(drafts, func(id int) bool { return id >= b.bound }) + 1
+	if rows == 0 {
+		rows = len(drafts) + 1
+	}
+	return slices.Repeat(row, rows), nil
+}
+
 type nothing int
 
 func (nothing) Free(int) bool { return false }

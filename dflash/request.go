@@ -51,11 +51,13 @@ type Request struct {
 	Sampling Sampling
 	// Penalties lower the scores of tokens that were there before.
 	Penalties Penalties
-	// LogitBias is added to the scores of the ids that it names.
+	// LogitBias is added to the scores of the ids that it names, before
+	// Penalties: -100 to 100 each.
 	LogitBias map[int]float64
-	// BannedIDs are never chosen.
+	// BannedIDs are never chosen. They must leave one id at least.
 	BannedIDs []int
-	// LogProbs fills Token.LogProb.
+	// LogProbs fills Token.LogProb. The values do not depend on drafting (on the
+	// CPU bit for bit).
 	LogProbs bool
 	// TopLogProbs fills Token.Top with so many tokens, up to MaxTopLogProbs.
 	TopLogProbs int
@@ -93,15 +95,18 @@ type Request struct {
 }
 
 // Penalties lower the scores of tokens that the sequence holds already, drafted
-// ones before the row included. The zero value penalises nothing.
+// ones before the row included. The zero value penalises nothing. The
+// completion is what this request generates: after Continue, what the session
+// held before is prompt.
 type Penalties struct {
 	// Repetition divides positive scores and multiplies negative ones of every
-	// token of prompt and completion (CTRL, arXiv 1909.05858). 0 and 1 do nothing.
+	// token of prompt and completion (CTRL, arXiv 1909.05858): 0.1 to 10. 0 and 1
+	// do nothing.
 	Repetition float64
 	// Frequency is subtracted once for each time that the completion holds the
-	// token.
+	// token: -2 to 2.
 	Frequency float64
-	// Presence is subtracted once if the completion holds the token.
+	// Presence is subtracted once if the completion holds the token: -2 to 2.
 	Presence float64
 }
 
@@ -154,8 +159,8 @@ type Token struct {
 	// LogProb is the natural logarithm of the target's probability of the token,
 	// before penalties, bias, temperature and filters. See Request.LogProbs.
 	LogProb float64
-	// Top are the most probable tokens at this position, in order. See
-	// Request.TopLogProbs.
+	// Top are the most probable tokens at this position, in order, of equal ones
+	// the lower id first. See Request.TopLogProbs.
 	Top []TokenLogProb
 	// Finish is set on the last token.
 	Finish FinishReason

@@ -33,7 +33,7 @@ type Sampling struct {
 	MinP float64
 	// Rejection draws by rejection sampling (arXiv 2211.17192) instead of the
 	// shared noise. The text of a seed then depends on the drafter and the block
-	// length, its distribution does not.
+	// length, its distribution does not. Without drafts it changes nothing.
 	Rejection bool
 	// Seed makes the draws repeatable. 0 takes a new one each time; Stats.Seed
 	// says which.

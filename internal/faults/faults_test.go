@@ -104,6 +104,31 @@ var planted = []fault{
 		"./dflash", "TestControlTokensInMessages",
 	},
 	{
+		"a refused draft stays in the penalties' counts", "dflash/scores.go",
+		"weights := s.AsType(kept, mlx.Float32)", "weights := s.OnesLike(s.AsType(kept, mlx.Float32))",
+		"./dflash", "TestPenaltiesOracle",
+	},
+	{
+		"a row's penalties do not see the drafts before it", "dflash/scores.go",
+		"s.CumSum(s.AsType(is, mlx.Float32), 0)", "s.SliceAxis(s.AsType(is, mlx.Float32), 0, 0, 1)",
+		"./dflash", "TestPenaltiesOracle",
+	},
+	{
+		"a mask is forgotten", "dflash/scores.go",
+		"	if allowed.Valid() {\n		x =", "	if false {\n		x =",
+		"./dflash", "TestConstraint$",
+	},
+	{
+		"a refused draft's successor is drawn from the whole distribution", "dflash/rejection.go",
+		"s.Maximum(s.Sub(own, p.probs), zero)", "s.Maximum(own, zero)",
+		"./dflash", "TestDistribution/plain,_rejection_true",
+	},
+	{
+		"the most probable token counts twice in its logarithm", "dflash/logprobs.go",
+		"s.PutAlong(s.Exp(x), s.Argmax(x, -1, true), s.Scalar(0, mlx.Float32), 1)", "s.Exp(x)",
+		"./dflash", "TestLogProbsGolden/tiny-qwen3$",
+	},
+	{
 		"a panic in a function passes through MLX", "mlx/function.go",
 		"if v := recover(); v != nil {", "if v := any(nil); v != nil {",
 		"./mlx", "TestFunctionErrors",
