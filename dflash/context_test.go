@@ -54,7 +54,7 @@ func TestDraftContextExceeded(t *testing.T) {
 	s := newSession(t, e)
 	ref := references(t, "tiny-qwen3")[0]
 	for _, n := range []int{40, 55, 62, 63, 64, 80} {
-		r := dflash.Request{IDs: ref.Prompt[:n], MaxTokens: 40, IgnoreEOS: true}
+		r := dflash.Request{IDs: ref.Prompt[:n], MaxTokens: 40, IgnoreEOS: true, BlockSize: 16}
 		plain := plainIDs(t, s, r.IDs, 40)
 		for _, pipelined := range []bool{false, true} {
 			s.SetPipelined(pipelined)

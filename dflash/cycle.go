@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/godflash/godflash/internal/nn"
 	"github.com/godflash/godflash/mlx"
@@ -26,7 +27,15 @@ type cycle struct {
 	probs    []tokenProbs // of tokens, nil where nobody asked
 	drafted  int
 	accepted int  // drafts among tokens
+	right    int  // drafts that were right, also those after the end
 	forced   bool // nobody chose the tokens
+	spent    spent
+}
+
+// spent says where a cycle's time went.
+type spent struct {
+	host, verify, commit time.Duration // see Stats
+	took                 time.Duration // the whole cycle on the device, 0 where that is not known
 }
 
 // keep cuts a cycle to its first n tokens.
@@ -58,16 +67,19 @@ func (d *Decoder) runCycle(ctx context.Context, rows int, want cut) (cycle, erro
 			before = d.mark()
 			defer func() { d.clearMarks(); d.setMark(before, at) }()
 		}
+		start := time.Now()
 		clock := d.probe.Start()
 		b, err := d.build(s, idArray(s, []int{d.anchor}), rows)
 		if err != nil {
 			return err
 		}
+		built := time.Now()
 		clock.Built()
 		packed, err := readIDs(b.packed)
 		if err != nil {
 			return err
 		}
+		verified := time.Now()
 		if err := s.Err(); err != nil {
 			return err
 		}
@@ -75,7 +87,7 @@ func (d *Decoder) runCycle(ctx context.Context, rows int, want cut) (cycle, erro
 		if err := d.sound(s, o, d.cache.Len()+1); err != nil {
 			return err
 		}
-		c = cycle{tokens: o.tokens, probs: o.probs, drafted: rows - 1, accepted: o.accepted}
+		c = cycle{tokens: o.tokens, probs: o.probs, drafted: rows - 1, accepted: o.accepted, right: o.accepted}
 		n := want(o.tokens)
 		c.keep(n)
 		if err := d.commitRows(s, b.taps, n); err != nil {
@@ -84,7 +96,14 @@ func (d *Decoder) runCycle(ctx context.Context, rows int, want cut) (cycle, erro
 		d.past.rows = append(d.past.rows, o.block[:n]...)
 		d.scorer.commit(s, b.ids, nn.Rows{N: n})
 		clock.Done()
-		return s.Eval(d.state()...)
+		prepared := time.Now()
+		err = s.Eval(d.state()...)
+		end := time.Now()
+		c.spent = spent{host: built.Sub(start) + prepared.Sub(verified), verify: verified.Sub(built), commit: end.Sub(prepared)}
+		if !d.pipelined {
+			c.spent.took = end.Sub(start)
+		}
+		return err
 	})
 	if err != nil {
 		return cycle{}, err
@@ -122,6 +141,9 @@ func (d *Decoder) build(s *mlx.Scope, anchor mlx.Array, rows int) (verified, err
 	r := d.draws(s, rows)
 	var p proposal
 	if rows > 1 {
+		if err := d.flush(s); err != nil {
+			return verified{}, err
+		}
 		p = d.propose(s, anchor, r, rows)
 	}
 	var allowed mlx.Array
@@ -164,7 +186,7 @@ func (d *Decoder) verify(s *mlx.Scope, anchor mlx.Array, p proposal, rows int, r
 func (d *Decoder) draws(s *mlx.Scope, rows int) draws {
 	at := nn.At(d.cache.Len())
 	if d.drafting && !d.context.at.Exact() {
-		at = d.context.at // the host has only an upper bound
+		at = d.contextAt(s) // the host has only an upper bound
 	}
 	return d.scorer.sampler.draws(s, at.Advance(s, nn.Rows{N: 1}), rows, d.info.VocabSize)
 }

@@ -69,15 +69,17 @@ type Decoder struct {
 	anchorProbs []tokenProbs // of the anchor that Prefill chose, nil where nobody asked
 	scorer      *scorer
 	constraint  constraint // nil: any token
-	drafting    bool       // the drafter's context has a row for every committed token
+	drafting    bool       // the drafter's context has, with waiting, a row for every committed token
 	draftOff    string     // why drafting is false
 	pending     *pendingBlock
+	waiting     [][]mlx.Array // taps of the newest committed rows, see waiting.go
 
 	// Cycles in flight on the device, see pipeline.go.
 	pipelined   bool
 	flights     []flight
 	anchorArray mlx.Array // int32 [1] while cycles are in flight
 	settled     int       // committed rows whose counts are read
+	clock       landings
 
 	probe *probe.Probe // nil but for measurements
 }
@@ -169,14 +171,14 @@ func (d *Decoder) Len() int {
 }
 
 // ContextLen is the number of rows in the drafter's context, 0 without one.
-// While drafting it equals Len.
+// While drafting it equals Len, rows that wait to be projected included.
 func (d *Decoder) ContextLen() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.context == nil {
 		return 0
 	}
-	return d.context.Len()
+	return d.context.Len() + len(d.waiting)
 }
 
 // Anchor is the newest token. It is 0 before Prefill.
@@ -279,6 +281,9 @@ func (d *Decoder) state() []mlx.Array {
 	if d.context != nil {
 		arrays = append(arrays, d.context.Arrays()...)
 	}
+	if n := len(d.waiting); n > 0 {
+		arrays = append(arrays, d.waiting[n-1]...) // the older ones were listed before
+	}
 	return arrays
 }
 
@@ -290,6 +295,13 @@ func (d *Decoder) commitRows(s *mlx.Scope, taps []mlx.Array, n int) error {
 	}
 	if !d.drafting {
 		return nil
+	}
+	// A block verified by hand keeps its taps itself until the commit is done.
+	if n == 1 && taps[0].Dim(1) == 1 && d.pending == nil {
+		return d.wait(s, taps)
+	}
+	if err := d.flush(s); err != nil {
+		return err
 	}
 	return d.drafter.Append(s, d.context, taps, n)
 }

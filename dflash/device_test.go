@@ -39,7 +39,7 @@ func TestOnGPU(t *testing.T) {
 				tokens, cycles, same, reference, plainTokens = 0, 0, 0, 0, 0
 				plainTime, draftTime = 0, 0
 				for i, ref := range refs {
-					drafted, _ := run(t, s, dflash.Request{IDs: ref.Prompt, MaxTokens: 96})
+					drafted, _ := run(t, s, dflash.Request{IDs: ref.Prompt, MaxTokens: 96, BlockSize: e.Info().BlockSize})
 					st := s.Stats()
 					checkStats(t, st, drafted, e.Info().BlockSize)
 					tokens, cycles, draftTime = tokens+len(drafted)-1, cycles+st.Cycles, draftTime+st.Decode

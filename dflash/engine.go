@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/godflash/godflash/internal/controller"
 	"github.com/godflash/godflash/internal/resolve"
 	"github.com/godflash/godflash/mlx"
 	"github.com/godflash/godflash/qwen"
@@ -28,8 +29,11 @@ type Options struct {
 	Hub *HubOptions
 	// NoDraft loads no drafter.
 	NoDraft bool
-	// BlockSize is the number of rows of a block, the anchor's included: 2 to
-	// the checkpoint's block_size. 0: the checkpoint's.
+	// BlockSize is the most rows of a block, the anchor's included: 2 to the
+	// checkpoint's block_size. 0: the checkpoint's. Within it each cycle has as
+	// many rows as promise the most tokens per second by the durations and the
+	// acceptance of cycles before, 1 where drafting does not pay;
+	// Request.BlockSize fixes them.
 	BlockSize int
 	// DraftBits stores the drafter's linear maps in 4 or 8 bits. 0: 4 where the
 	// target is quantised and runs on a GPU, else the file's precision, which
@@ -101,9 +105,10 @@ type Engine struct {
 		end  []int
 	}
 
-	mu       sync.Mutex
-	sessions map[*Session]struct{}
-	closed   bool
+	mu          sync.Mutex
+	sessions    map[*Session]struct{}
+	controllers map[workload]*controller.Controller
+	closed      bool
 }
 
 // Info describes an open engine.
@@ -126,7 +131,7 @@ type Info struct {
 	DraftWhy        string // how the drafter was chosen
 	DraftLayers     int
 	DraftBits       int // of its linear maps, 0 for the file's precision
-	BlockSize       int // rows of a block in use, 0 without a drafter
+	BlockSize       int // the most rows of a block, 0 without a drafter
 	TargetLayerIDs  []int
 	DraftContextLen int    // positions that the drafter knows
 	DraftOff        string // why there is no drafter, empty with one
@@ -149,7 +154,7 @@ type Info struct {
 // other too, before a weight is read. Errors wrap ErrConfig, ErrUnsupported,
 // ErrPairMismatch, ErrMemory or mlx.ErrLibraryNotFound and name the file and both values.
 func Open(ctx context.Context, model string, o *Options) (*Engine, error) {
-	e := &Engine{sessions: map[*Session]struct{}{}}
+	e := &Engine{sessions: map[*Session]struct{}{}, controllers: map[workload]*controller.Controller{}}
 	if o != nil {
 		e.opts = *o
 	}
@@ -396,7 +401,7 @@ func (e *Engine) NewSession() (*Session, error) {
 // register makes a session of a decoder whose text is tokens.
 func (e *Engine) register(d *Decoder, tokens []int) *Session {
 	d.past.budget = max(0, orDefault(e.opts.RewindBytes, DefaultRewindBytes))
-	s := &Session{engine: e, decoder: d, tokens: tokens}
+	s := &Session{engine: e, decoder: d, chooser: e.chooser, tokens: tokens}
 	e.sessions[s] = struct{}{}
 	return s
 }

@@ -38,7 +38,7 @@ func Example() {
 		fmt.Print(token.Text)
 	}
 	stats := session.Stats()
-	fmt.Printf("\n%s after %d tokens in %d cycles\n", stats.Finish, stats.CompletionTokens, stats.Cycles)
+	fmt.Printf("\n%s after %d tokens\n", stats.Finish, stats.CompletionTokens)
 	// Output:
 	// func loadTzinfoFromDirOrZip(dir, name string) ([]byte, error) {
 	// 	if len(dir) > 4 && dir[len(dir)-4:] == ".zip" {
@@ -49,7 +49,7 @@ func Example() {
 	// 	}
 	// 	return readFile(name)
 	// }
-	// stop after 80 tokens in 5 cycles
+	// stop after 80 tokens
 }
 
 // A drafter is not needed: the same engine decodes one token at a time, and

@@ -3,6 +3,7 @@ package dflash
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/godflash/godflash/mlx"
 )
@@ -13,6 +14,16 @@ func (s *Session) SetPipelined(on bool) { s.decoder.pipelined = on }
 
 // SetPipelined is Session.SetPipelined below it.
 func (d *Decoder) SetPipelined(on bool) { d.pipelined = on }
+
+// SetRows lets f choose the rows of every cycle, 1 to limit.
+func (s *Session) SetRows(f func(limit int) int) {
+	s.chooser = func(*plan) chooser { return rowsFunc(f) }
+}
+
+type rowsFunc func(limit int) int
+
+func (f rowsFunc) Next(limit int) int             { return f(limit) }
+func (f rowsFunc) Record(int, int, time.Duration) {}
 
 // InFlight is the number of cycles that are launched and not read.
 func (s *Session) InFlight() int { return len(s.decoder.flights) }
@@ -66,6 +77,9 @@ func (d *Decoder) Points() []int {
 // see, on the host, for a drafter in float32.
 func (d *Decoder) DraftRows(ctx context.Context) (out [][]float32, err error) {
 	err = d.lib.Do(ctx, func(s *mlx.Scope) error {
+		if err := d.flush(s); err != nil {
+			return err
+		}
 		for i, kv := range d.context.kv {
 			n := d.context.at.Bound
 			k, v := kv.Rows(s, d.context.needs(i, n), n)

@@ -43,12 +43,13 @@ func TestRollbackRounds(t *testing.T) {
 // for drafts does not change it.
 func TestPermutation(t *testing.T) {
 	spec := fixture.Perm(t, t.TempDir(), fixture.Options{Seed: 1})
-	s := newSession(t, fixturePair(t, spec, fixture.DraftOptions{Seed: 2}))
+	e := fixturePair(t, spec, fixture.DraftOptions{Seed: 2})
+	s := newSession(t, e)
 	for _, start := range []int{0, 7, 200} {
 		want := spec.Follow(start, 100)
 		for _, pipelined := range []bool{false, true} {
 			s.SetPipelined(pipelined)
-			ids, _ := run(t, s, dflash.Request{IDs: []int{start}, MaxTokens: 100, IgnoreEOS: true})
+			ids, _ := run(t, s, dflash.Request{IDs: []int{start}, MaxTokens: 100, IgnoreEOS: true, BlockSize: e.Info().BlockSize})
 			require.Equal(t, want, ids)
 			require.Positive(t, s.Stats().Drafted)
 		}
@@ -62,7 +63,7 @@ func TestAllAccepted(t *testing.T) {
 	e := openDir(t, spec.Dir, dflash.Options{Draft: spec.Draft})
 	s := newSession(t, e)
 	block := e.Info().BlockSize
-	ids, _ := run(t, s, dflash.Request{IDs: []int{1, 2, 3}, MaxTokens: 1 + 5*block})
+	ids, _ := run(t, s, dflash.Request{IDs: []int{1, 2, 3}, MaxTokens: 1 + 5*block, BlockSize: block})
 	require.Equal(t, spec.Follow(3, 1+5*block), ids)
 	require.Equal(t, 5, s.Stats().Cycles)
 	require.InDelta(t, block, s.Stats().TokensPerCycle(), 0)

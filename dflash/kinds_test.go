@@ -61,7 +61,7 @@ func TestDraftBits(t *testing.T) {
 		s := newSession(t, e)
 		tokens, cycles := 0, 0
 		for _, r := range ref {
-			ids, _ := run(t, s, dflash.Request{IDs: r.Prompt, MaxTokens: 96})
+			ids, _ := run(t, s, dflash.Request{IDs: r.Prompt, MaxTokens: 96, BlockSize: e.Info().BlockSize})
 			require.Equal(t, r.Greedy, ids)
 			tokens, cycles = tokens+len(ids)-1, cycles+s.Stats().Cycles
 		}

@@ -127,9 +127,10 @@ func (d *Decoder) dropAfter(n int) {
 	p.points = slices.Delete(p.points, keep, len(p.points))
 }
 
-// settle reads what is in flight, so that the host knows the sequence.
+// settle reads what is in flight, so that the host knows the sequence, and gives
+// the drafter the rows that wait.
 func (d *Decoder) settle(ctx context.Context) error {
-	if len(d.flights) == 0 {
+	if len(d.flights)+len(d.waiting) == 0 {
 		return nil
 	}
 	return d.do(ctx, func(s *mlx.Scope) error {
@@ -138,7 +139,13 @@ func (d *Decoder) settle(ctx context.Context) error {
 				return err
 			}
 		}
-		return nil
+		if len(d.waiting) == 0 {
+			return nil
+		}
+		if err := d.flush(s); err != nil {
+			return err
+		}
+		return s.Eval(d.context.Arrays()...)
 	})
 }
 
@@ -197,6 +204,7 @@ func (d *Decoder) trim(p point) error {
 func (d *Decoder) empty() {
 	d.release()
 	d.ground()
+	d.dropWaiting()
 	d.scorer.free()
 	d.forget()
 	d.cache.Reset()

@@ -2,6 +2,7 @@ package dflash
 
 import (
 	"context"
+	"time"
 
 	"github.com/godflash/godflash/internal/nn"
 	"github.com/godflash/godflash/mlx"
@@ -13,7 +14,7 @@ import (
 // the host must know, capacity and budget, it bounds from above. An
 // end-of-sequence found late costs one cycle of work, never a wrong token.
 //
-// Blocks in flight are full ones. Near the budget's and the context's end,
+// Blocks in flight are as long as they were chosen. Near the budget's and the context's end,
 // where a block must be cut to a number that only the read counts give,
 // runCycle takes over.
 
@@ -25,6 +26,7 @@ type flight struct {
 	packed mlx.Array // int32, see unpack
 	rows   int
 	before point // the states that it began with
+	waits  bool  // the taps of its one row wait, see waiting.go
 }
 
 // canLaunch says whether one more full block fits, whatever the counts still
@@ -34,10 +36,13 @@ func (d *Decoder) canLaunch(rows, budget int) bool {
 	if budget-d.inFlight() < rows || end > d.info.ContextLength {
 		return false
 	}
+	if d.drafting && end > d.drafter.cfg.MaxPositionEmbeddings {
+		return false // runCycle ends the drafting
+	}
 	if d.bound(d.inFlight() + rows) {
 		return false
 	}
-	return rows == 1 || (d.drafting && rows <= d.drafter.cfg.BlockSize && end <= d.drafter.cfg.MaxPositionEmbeddings)
+	return rows == 1 || d.drafting && rows <= d.drafter.cfg.BlockSize
 }
 
 // inFlight is the number of tokens, at most, whose cycles are not read.
@@ -52,22 +57,28 @@ func (d *Decoder) inFlight() int {
 // runPipelined keeps the device busy with blocks of rows and returns the
 // oldest one's tokens. ok is false when nothing is in flight and no full block
 // fits: runCycle's case.
-func (d *Decoder) runPipelined(ctx context.Context, rows, budget int) (c cycle, ok bool, err error) {
+//
+// next gives the rows of the next block. It is not called again before they are
+// launched, or run by runCycle.
+func (d *Decoder) runPipelined(ctx context.Context, next *nextRows, budget int) (c cycle, ok bool, err error) {
 	if len(d.flights) == 0 {
-		if !d.canLaunch(rows, budget) {
+		if !d.canLaunch(next.peek(), budget) {
 			return cycle{}, false, nil
 		}
 		d.settled = d.cache.Len()
 	}
 	err = d.do(ctx, func(s *mlx.Scope) error {
-		for len(d.flights) < maxFlights && d.canLaunch(rows, budget) {
-			if err := d.launch(s, rows); err != nil {
+		start := time.Now()
+		for len(d.flights) < maxFlights && d.canLaunch(next.peek(), budget) {
+			if err := d.launch(s, next.take()); err != nil {
 				return err
 			}
 		}
+		built := time.Now()
 		var err error
 		d.clearMarks()
 		c, err = d.land(s)
+		c.spent = d.clock.land(start, built, time.Now(), len(d.flights) > 0)
 		return err
 	})
 	return c, true, err
@@ -92,6 +103,7 @@ func (d *Decoder) launch(s *mlx.Scope, rows int) error {
 		return err
 	}
 	next := s.Take(b.choices, b.count, 0)
+	held := len(d.waiting)
 	if err := d.commitLaunched(s, b); err != nil {
 		return err
 	}
@@ -102,7 +114,7 @@ func (d *Decoder) launch(s *mlx.Scope, rows int) error {
 	clock.Handed()
 	d.owner.Free(d.anchorArray)
 	d.anchorArray = d.owner.Move(next)
-	d.flights = append(d.flights, flight{packed: d.owner.Move(b.packed), rows: rows, before: before})
+	d.flights = append(d.flights, flight{packed: d.owner.Move(b.packed), rows: rows, before: before, waits: len(d.waiting) > held})
 	launched = true
 	return nil
 }
@@ -138,13 +150,13 @@ func (d *Decoder) land(s *mlx.Scope) (cycle, error) {
 	out := d.inFlight()
 	d.cache.Settle(d.settled, out)
 	if d.drafting {
-		d.context.Settle(d.settled, out)
+		d.settleContext(d.settled, out)
 	}
 	if err := d.sound(s, o, at); err != nil {
 		return cycle{}, err
 	}
 	d.past.rows = append(d.past.rows, o.block[:o.accepted+1]...)
-	c := cycle{tokens: o.tokens, probs: o.probs, drafted: f.rows - 1, accepted: o.accepted}
+	c := cycle{tokens: o.tokens, probs: o.probs, drafted: f.rows - 1, accepted: o.accepted, right: o.accepted}
 	if out == 0 {
 		d.anchor = c.tokens[o.accepted]
 		d.owner.Free(d.anchorArray)
@@ -161,5 +173,5 @@ func (d *Decoder) ground() {
 		d.owner.Free(f.before.states...)
 	}
 	d.owner.Free(d.anchorArray)
-	d.flights, d.anchorArray = nil, mlx.Array{}
+	d.flights, d.anchorArray, d.clock = nil, mlx.Array{}, landings{}
 }

@@ -196,8 +196,9 @@ type plan struct {
 	// another text that begins alike is likely to part.
 	border int
 	stop   map[int]bool
-	limit  int // tokens to generate at most, at least 1
-	rows   int // of a block, 1 without drafting
+	limit  int  // tokens to generate at most, at least 1
+	rows   int  // of a block at most, 1 without drafting
+	fixed  bool // the rows are not the controller's choice
 
 	stopTexts []string
 	chat      bool  // the prompt is a conversation
@@ -263,10 +264,10 @@ func (e *Engine) prepare(r *Request, held []int) (*plan, error) {
 		if err := checkBlock(r.BlockSize, e.drafter.cfg.BlockSize); err != nil {
 			return nil, err
 		}
-		p.rows = r.BlockSize
+		p.rows, p.fixed = r.BlockSize, true
 	}
 	if r.NoDraft || e.drafter == nil {
-		p.rows = 1
+		p.rows, p.fixed = 1, true
 	}
 	if !r.IgnoreEOS {
 		for _, id := range e.eos {

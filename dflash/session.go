@@ -29,6 +29,8 @@ type Session struct {
 	closed  atomic.Bool
 	stats   atomic.Pointer[Stats]
 
+	chooser func(*plan) chooser // the engine's
+
 	mu     sync.Mutex
 	tokens []int
 }
@@ -93,6 +95,7 @@ func (s *Session) Generate(ctx context.Context, r Request) iter.Seq2[Token, erro
 		defer s.busy.Store(false)
 		g := &generation{session: s, decoder: s.decoder}
 		defer func() {
+			g.stats.DraftPaused = g.next.paused(g.stats)
 			st := g.stats
 			s.stats.Store(&st)
 		}()
@@ -144,6 +147,7 @@ type generation struct {
 	plan    *plan
 	text    text
 	stats   Stats
+	next    nextRows // rows of the cycles
 }
 
 // run returns nil when the consumer broke off.
@@ -159,6 +163,7 @@ func (g *generation) run(ctx context.Context, r *Request, yield func(Token, erro
 	if g.text, err = e.newText(g.plan, r); err != nil {
 		return err
 	}
+	g.next = nextRows{chooser: g.session.chooser(g.plan), most: g.plan.rows}
 	g.stats.PromptTokens = len(g.plan.ids)
 
 	d.mu.Lock()
@@ -297,18 +302,20 @@ func (g *generation) cycle(ctx context.Context) (cycle, error) {
 	}
 	g.stats.Decode += time.Since(start)
 	g.stats.DraftOff = d.draftOff
-	g.stats.Cycles++
-	g.stats.Drafted += c.drafted
-	g.stats.Accepted += c.accepted
-	g.stats.AcceptedPerCycle = append(g.stats.AcceptedPerCycle, c.accepted)
+	g.stats.add(c)
+	g.next.Record(c.drafted+1, c.right, c.spent.took)
 	return c, nil
 }
 
 // decode runs one cycle for at most budget tokens.
 func (g *generation) decode(ctx context.Context, budget int) (cycle, error) {
 	d := g.decoder
+	if !d.drafting {
+		g.next.rows = 1
+	}
 	if d.pipelined && !d.probe.Waits() {
-		c, ok, err := d.runPipelined(ctx, g.plan.rows, budget)
+		g.next.most = g.plan.rows
+		c, ok, err := d.runPipelined(ctx, &g.next, budget)
 		if err != nil {
 			return cycle{}, err
 		}
@@ -317,7 +324,8 @@ func (g *generation) decode(ctx context.Context, budget int) (cycle, error) {
 			return c, nil
 		}
 	}
-	return d.runCycle(ctx, min(g.plan.rows, budget), g.cut)
+	g.next.most = min(g.plan.rows, budget)
+	return d.runCycle(ctx, min(g.next.take(), budget), g.cut)
 }
 
 // cut counts the choices up to the first that ends the generation. The block
@@ -368,6 +376,7 @@ func (g *generation) token(id int, forced bool) (Token, error) {
 
 func (g *generation) finish(ctx context.Context, last Token) {
 	g.stats.Finish, g.stats.StopText = last.Finish, last.StopText
+	g.stats.DraftPaused = g.next.paused(g.stats)
 	if m, err := g.decoder.lib.Memory(context.WithoutCancel(ctx)); err == nil {
 		g.stats.PeakBytes = m.Peak
 	}

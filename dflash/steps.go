@@ -34,6 +34,9 @@ func (d *Decoder) Propose(ctx context.Context, n int) ([]int, error) {
 	}
 	var drafts []int
 	err := d.do(ctx, func(s *mlx.Scope) error {
+		if err := d.flush(s); err != nil {
+			return err
+		}
 		var err error
 		drafts, err = readIDs(d.propose(s, idArray(s, []int{d.anchor}), d.draws(s, rows-1), rows).ids)
 		return err

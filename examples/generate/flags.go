@@ -68,7 +68,7 @@ func parse(ctx context.Context, args []string, stdin io.Reader, stderr io.Writer
 	flags.BoolVar(&o.download, "download", false, "fetch the model and its drafter from the hub where they are not cached")
 	flags.BoolVar(&o.ignoreMemory, "ignore-memory", false, "load a model that needs more memory than there is: the machine then swaps, or ends the program")
 	flags.BoolVar(&o.noDraft, "no-draft", false, "decode one token at a time")
-	flags.IntVar(&o.block, "block", 0, "`rows` of a block, one more than the drafts in it (default: the drafter's own)")
+	flags.IntVar(&o.block, "block", 0, "`rows` of a block, one more than the drafts in it (default: in each cycle as many as pay, up to the drafter's own)")
 	flags.StringVar(&prompt, "prompt", "", "the user's turn, as `text`")
 	flags.StringVar(&file, "prompt-file", "", "read the user's turn from a `file`, - is standard input; without -raw one line end at its end is dropped")
 	flags.Func("prompt-ids", "token `ids` of a prompt, such as 1,2,3, taken as they stand", func(s string) (err error) {
@@ -216,6 +216,7 @@ func check(o *options, rest []string, given map[string]bool, raw bool) error {
 	case given["block"] && o.block < 2:
 		return usagef("-block is %d; a block has 2 rows at least, -no-draft decodes one token at a time", o.block)
 	}
+	o.request.BlockSize = o.block
 	return nil
 }
 

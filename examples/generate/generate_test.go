@@ -26,16 +26,17 @@ type object struct {
 		Top     []probability `json:"top"`
 	} `json:"logprobs"`
 	Stats struct {
-		PromptTokens     int     `json:"prompt_tokens"`
-		CompletionTokens int     `json:"completion_tokens"`
-		ReasoningTokens  int     `json:"reasoning_tokens"`
-		Cycles           int     `json:"cycles"`
-		Drafted          int     `json:"drafted"`
-		Accepted         int     `json:"accepted"`
-		TokensPerCycle   float64 `json:"tokens_per_cycle"`
-		AcceptedPerCycle []int   `json:"accepted_per_cycle"`
-		PrefillMS        float64 `json:"prefill_ms"`
-		DecodeMS         float64 `json:"decode_ms"`
+		PromptTokens     int         `json:"prompt_tokens"`
+		CompletionTokens int         `json:"completion_tokens"`
+		ReasoningTokens  int         `json:"reasoning_tokens"`
+		Cycles           int         `json:"cycles"`
+		Drafted          int         `json:"drafted"`
+		Accepted         int         `json:"accepted"`
+		TokensPerCycle   float64     `json:"tokens_per_cycle"`
+		AcceptedPerCycle []int       `json:"accepted_per_cycle"`
+		BlockLengths     map[int]int `json:"block_lengths"`
+		PrefillMS        float64     `json:"prefill_ms"`
+		DecodeMS         float64     `json:"decode_ms"`
 	} `json:"stats"`
 }
 
@@ -103,7 +104,7 @@ func TestJSONKeys(t *testing.T) {
 	require.Empty(t, top)
 	for key, kind := range map[string]any{
 		"prompt_tokens": number, "completion_tokens": number, "reasoning_tokens": number, "cycles": number, "drafted": number, "accepted": number,
-		"tokens_per_cycle": number, "accepted_per_cycle": list, "prefill_ms": number, "decode_ms": number,
+		"tokens_per_cycle": number, "accepted_per_cycle": list, "block_lengths": map[string]any{}, "prefill_ms": number, "decode_ms": number,
 	} {
 		require.IsType(t, kind, stats[key], key)
 		delete(stats, key)
@@ -121,11 +122,13 @@ func TestReference(t *testing.T) {
 		most   float64 // tokens per cycle
 		least  float64
 	}{
-		"known":            {0, nil, 16, 13},
-		"known, block 3":   {4, []string{"-block", "3"}, 3, 2.5},
-		"known, plain":     {4, []string{"-no-draft"}, 1, 1},
-		"unknown":          {10, nil, 3, 1.3},
-		"unknown, block 2": {10, []string{"-block", "2"}, 2, 1.2},
+		"known, block 16":   {0, []string{"-block", "16"}, 16, 13},
+		"known":             {0, nil, 16, 1},
+		"known, block 3":    {4, []string{"-block", "3"}, 3, 2.5},
+		"known, plain":      {4, []string{"-no-draft"}, 1, 1},
+		"unknown, block 16": {10, []string{"-block", "16"}, 3, 1.3},
+		"unknown":           {10, nil, 3, 1},
+		"unknown, block 2":  {10, []string{"-block", "2"}, 2, 1.2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := r.Prompts[tc.prompt]

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"time"
 
@@ -51,20 +52,23 @@ func resultTokens(tokens []dflash.Token, tok *tokenizer.Tokenizer) []resultToken
 }
 
 type resultStats struct {
-	PromptTokens     int     `json:"prompt_tokens"`
-	CompletionTokens int     `json:"completion_tokens"`
-	ReasoningTokens  int     `json:"reasoning_tokens"`
-	Cycles           int     `json:"cycles"`
-	Drafted          int     `json:"drafted"`
-	Accepted         int     `json:"accepted"`
-	TokensPerCycle   float64 `json:"tokens_per_cycle"`
-	AcceptedPerCycle []int   `json:"accepted_per_cycle"`
-	PrefillMS        float64 `json:"prefill_ms"`
-	DecodeMS         float64 `json:"decode_ms"`
+	PromptTokens     int         `json:"prompt_tokens"`
+	CompletionTokens int         `json:"completion_tokens"`
+	ReasoningTokens  int         `json:"reasoning_tokens"`
+	Cycles           int         `json:"cycles"`
+	Drafted          int         `json:"drafted"`
+	Accepted         int         `json:"accepted"`
+	TokensPerCycle   float64     `json:"tokens_per_cycle"`
+	AcceptedPerCycle []int       `json:"accepted_per_cycle"`
+	BlockLengths     map[int]int `json:"block_lengths"` // cycles by rows
+	PrefillMS        float64     `json:"prefill_ms"`
+	DecodeMS         float64     `json:"decode_ms"`
 }
 
 func writeJSON(w io.Writer, r reply, tok *tokenizer.Tokenizer) error {
 	s := r.stats
+	lengths := map[int]int{} // never null
+	maps.Copy(lengths, s.BlockLengths)
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
 	return enc.Encode(result{
@@ -74,6 +78,7 @@ func writeJSON(w io.Writer, r reply, tok *tokenizer.Tokenizer) error {
 			Cycles: s.Cycles, Drafted: s.Drafted, Accepted: s.Accepted,
 			TokensPerCycle:   s.TokensPerCycle(),
 			AcceptedPerCycle: append([]int{}, s.AcceptedPerCycle...), // never null
+			BlockLengths:     lengths,
 			PrefillMS:        milliseconds(s.Prefill), DecodeMS: milliseconds(s.Decode),
 		},
 	})
@@ -93,6 +98,9 @@ func reportStats(w io.Writer, s dflash.Stats) {
 		way = "with drafts at first (" + s.DraftOff + ")"
 	case s.DraftOff != "":
 		way = "no drafts (" + s.DraftOff + ")"
+	}
+	if s.DraftPaused != "" {
+		way += " (" + s.DraftPaused + ")"
 	}
 	if s.Seed != 0 {
 		way += fmt.Sprintf(", seed %d", s.Seed)

@@ -80,6 +80,7 @@ type Run struct {
 	probe int // rows of the exploration that is out, 0 for none
 	late  int // cycles recorded since it was chosen
 	plain int // plain cycles chosen because their cost was unknown
+	pause int // plain cycles chosen because no block was better
 }
 
 // Start begins a generation. It starts from what earlier ones have seen.
@@ -109,6 +110,9 @@ func (r *Run) Next(limit int) int {
 		if r.probe != 0 {
 			return r.probe
 		}
+	}
+	if best == 1 && limit > 1 {
+		r.pause++
 	}
 	return best
 }
@@ -210,6 +214,10 @@ func (r *Run) Record(rows, accepted int, took time.Duration) {
 		r.model.age()
 	}
 }
+
+// Paused is the number of plain cycles that were chosen because no block
+// promised more.
+func (r *Run) Paused() int { return r.pause }
 
 // Outlook is the number of drafted rows that would be best, the tokens that
 // they give on average and their cost in plain steps.
