@@ -37,6 +37,7 @@ type options struct {
 	peer         string
 	plot         string
 	form         string
+	read         string // a report to write again
 
 	// With -synthetic:
 	shape       string
@@ -89,6 +90,7 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	flags.BoolVar(&o.hash, "hash", true, "tell the SHA-256 of configurations and weights; files of the hub's cache have it in their name, others are read")
 	flags.StringVar(&o.peer, "peer", "", "measure mlx-lm too, run by this Python `interpreter`")
 	flags.StringVar(&o.plot, "plot", "", "draw the rates into this `file`, .png or .svg")
+	flags.StringVar(&o.read, "read", "", "measure nothing, write the report in this `file`, which -json made, in another form")
 	flags.StringVar(&o.shape, "synthetic", "", "measure random weights of this `shape`: "+strings.Join(synthetic.Names(), ", "))
 	flags.IntVar(&o.bits, "bits", 0, "make the target's weights in 4 `bits` (default: bfloat16)")
 	flags.IntVar(&o.layers, "layers", 0, "make so many of the target's `layers` only")
@@ -162,6 +164,13 @@ func check(o *options, rest []string, given map[string]bool) error {
 	for _, pair := range exclusive {
 		if given[pair[0]] && given[pair[1]] {
 			return usagef("-%s and -%s exclude each other", pair[0], pair[1])
+		}
+	}
+	if given["read"] {
+		for name := range given {
+			if !slices.Contains([]string{"read", "plot", asJSON, asMarkdown, asBenchstat}, name) {
+				return usagef("-read measures nothing, so -%s means nothing with it", name)
+			}
 		}
 	}
 	for _, name := range syntheticOnly {

@@ -20,6 +20,8 @@
 //
 //	go run ./examples/bench -synthetic qwen3-8b -bits 4 -accept 6.5 -context 1024,16384
 //
+// Ctrl-C then writes the report of the context lengths that are done.
+//
 // Standard output carries the report: a table, or one of -json, -markdown and
 // -benchstat. What happens meanwhile is on standard error.
 //
@@ -69,19 +71,25 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 // measure runs what the command line asks for and writes the report.
 func measure(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 	var r reporter
-	var wrong error // with what was measured
-	if o.shape != "" {
-		s, err := shapes(ctx, o, stderr)
-		if err != nil {
-			return err
+	var wrong error // beside what was measured
+	var err error
+	switch {
+	case o.read != "":
+		r, err = readReport(o.read)
+	case o.shape != "":
+		var s *shapeReport
+		s, err = shapes(ctx, o, stderr)
+		if s != nil && len(s.Contexts) > 0 { // after Ctrl-C, the lengths that are done
+			r, wrong, err = s, err, nil
 		}
-		r = s
-	} else {
-		p, err := pairs(ctx, o, stderr)
-		if err != nil {
-			return err
+	default:
+		var p *report
+		if p, err = pairs(ctx, o, stderr); err == nil {
+			r, wrong = p, p.wrong()
 		}
-		r, wrong = p, p.wrong()
+	}
+	if err != nil {
+		return err
 	}
 	if err := write(stdout, o.form, r); err != nil {
 		return err

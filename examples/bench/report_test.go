@@ -190,3 +190,27 @@ func TestHashFile(t *testing.T) {
 	_, err = hashFolder(t.Context(), filepath.Join(dir, "blobs"))
 	require.ErrorContains(t, err, "-hash=false")
 }
+
+// What -json wrote is read back, and then gives the same table.
+func TestRead(t *testing.T) {
+	dir := t.TempDir()
+	for name, r := range map[string]reporter{"pairs": example(), "shape": exampleShape()} {
+		file := filepath.Join(dir, name)
+		var text, want strings.Builder
+		require.NoError(t, write(&text, asJSON, r))
+		require.NoError(t, os.WriteFile(file, []byte(text.String()), 0o600))
+		require.NoError(t, write(&want, asMarkdown, r))
+		got := runArgs(t, "-read", file, "-markdown")
+		require.Zero(t, got.status, got.stderr)
+		require.Equal(t, want.String(), got.stdout)
+	}
+	other := filepath.Join(dir, "other")
+	require.NoError(t, os.WriteFile(other, []byte("{}"), 0o600))
+	got := runArgs(t, "-read", other)
+	require.Equal(t, 1, got.status)
+	require.Contains(t, got.stderr, "no report")
+	require.Equal(t, 2, runArgs(t, "-read", filepath.Join(dir, "missing")).status)
+	got = runArgs(t, "-read", other, "-repeats", "3")
+	require.Equal(t, 2, got.status)
+	require.Contains(t, got.stderr, "-repeats means nothing")
+}

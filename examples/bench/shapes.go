@@ -24,7 +24,8 @@ var defaultContexts = []int{700, 1024, 4096, 16384, 32768}
 // first ones compile kernels and fill the device's queue.
 const skipped = 3
 
-// shapes makes the pair and measures it at every context length.
+// shapes makes the pair and measures it at every context length. With an error
+// comes what was measured before it.
 func shapes(ctx context.Context, o *options, stderr io.Writer) (r *shapeReport, err error) {
 	pair, err := synthetic.Find(o.shape, o.bits, o.layers)
 	if err != nil {
@@ -83,7 +84,8 @@ func shapes(ctx context.Context, o *options, stderr io.Writer) (r *shapeReport, 
 	for _, n := range contexts {
 		c, err := m.at(ctx, n, r.Bandwidth)
 		if err != nil {
-			return nil, fmt.Errorf("context of %d: %w", n, err)
+			r.Machine.LoadAfter = unknown
+			return r, fmt.Errorf("context of %d: %w", n, err)
 		}
 		fmt.Fprintln(stderr, "bench:", c.line())
 		r.Contexts = append(r.Contexts, c)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"path/filepath"
 	"strings"
@@ -166,4 +167,22 @@ func TestShapeBenchstat(t *testing.T) {
 		}
 	}
 	require.Equal(t, 3, n)
+}
+
+// Ctrl-C leaves the report of the lengths that were done.
+func TestSyntheticInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var stdout, stderr strings.Builder
+	watch := writerFunc(func(p []byte) (int, error) {
+		if strings.Contains(string(p), "context 8: ") {
+			cancel()
+		}
+		return stderr.Write(p)
+	})
+	require.Equal(t, 130, run(ctx, []string{"-synthetic", "tiny", "-layers", "1", "-context", "8,9", "-cycles", "2", "-json"}, &stdout, watch))
+	var r shapeReport
+	require.NoError(t, json.Unmarshal([]byte(stdout.String()), &r))
+	require.Len(t, r.Contexts, 1)
+	require.Equal(t, 8, r.Contexts[0].Context)
 }
