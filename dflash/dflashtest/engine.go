@@ -46,6 +46,8 @@ type Step struct {
 	Top     []Alternative
 	// Finish ends the reply with this token.
 	Finish dflash.FinishReason
+	// StopText is the request's text that ended it.
+	StopText string
 
 	// Delay passes before the token is known.
 	Delay time.Duration
@@ -78,11 +80,17 @@ func Reasoning(texts ...string) []Step {
 	return deltas(chat.Delta{Kind: chat.DeltaReasoning}, texts)
 }
 
-// Call makes the tokens of a tool call: one with its name, then one for each
-// piece of its arguments. The first call of a reply has index 0.
+// Call makes the tokens of a tool call: one with its name, one for each piece of
+// its arguments, and one that ends it. The first call of a reply has index 0.
 func Call(index int, name string, arguments ...string) []Step {
-	steps := []Step{{Text: "<tool_call>" + name, Deltas: []chat.Delta{{Kind: chat.DeltaToolCall, Call: index, Name: name}}}}
-	return append(steps, deltas(chat.Delta{Kind: chat.DeltaToolCall, Call: index}, arguments)...)
+	d := chat.Delta{Kind: chat.DeltaToolCall, Call: index}
+	steps := append([]Step{{Text: "<tool_call>" + name}}, deltas(d, arguments)...)
+	steps = append(steps, Step{Text: "</tool_call>"})
+	d.Name = name
+	steps[0].Deltas = []chat.Delta{d}
+	d.Name, d.End = "", chat.CallDone
+	steps[len(steps)-1].Deltas = []chat.Delta{d}
+	return steps
 }
 
 func deltas(d chat.Delta, texts []string) []Step {
@@ -205,7 +213,7 @@ func (e *Engine) play(ctx context.Context, r *dflash.Request, st *dflash.Stats, 
 		if token.Finish == "" && st.CompletionTokens == limit {
 			token.Finish = dflash.FinishLength
 		}
-		st.Finish = token.Finish
+		st.Finish, st.StopText = token.Finish, token.StopText
 		if !yield(token, nil) || token.Finish != "" {
 			return nil
 		}
@@ -267,7 +275,7 @@ func (e *Engine) token(r *dflash.Request, s *Step, position int) dflash.Token {
 			text += d.Text
 		}
 	}
-	t := dflash.Token{ID: e.id(text), Position: position, Text: text, Deltas: s.Deltas, Drafted: s.Drafted, Finish: s.Finish}
+	t := dflash.Token{ID: e.id(text), Position: position, Text: text, Deltas: s.Deltas, Drafted: s.Drafted, Finish: s.Finish, StopText: s.StopText}
 	switch chatForm := r.Prompt != "" || r.Messages != nil; {
 	case !chatForm:
 		t.Deltas = nil

@@ -177,14 +177,16 @@ func (o *chatOutput) completion(object string) chatCompletion {
 
 func (o *chatOutput) whole(r *reply) any {
 	m := &chatMessage{Role: chat.RoleAssistant}
-	if text := r.content.String(); text != "" || len(r.calls) == 0 {
+	if text := r.text(chat.DeltaContent); text != "" || !r.called() {
 		m.Content = &text
 	}
-	if r.reasoning.Len() > 0 {
-		m.Reasoning = new(r.reasoning.String())
+	if text := r.text(chat.DeltaReasoning); text != "" {
+		m.Reasoning = &text
 	}
-	for _, call := range r.calls {
-		m.Calls = append(m.Calls, chatToolCall{ID: call.ID, Type: "function", Function: chatFunction{call.Name, call.Arguments.String()}})
+	for _, p := range r.whole() {
+		if p.kind == chat.DeltaToolCall {
+			m.Calls = append(m.Calls, chatToolCall{ID: p.id, Type: "function", Function: chatFunction{p.name, p.text.String()}})
+		}
 	}
 	choice := chatChoice{Message: m, Finish: new(r.reason())}
 	if o.job.request.LogProbs {
@@ -234,11 +236,10 @@ func (o *chatOutput) piece(s *stream, r *reply, p *piece) {
 func (o *chatOutput) delta(r *reply, d *chat.Delta) *chatDelta {
 	switch {
 	case d.Kind == chat.DeltaToolCall:
-		// Calls come one after the other, and add has entered this one.
-		index := min(d.Call, len(r.calls)-1)
+		index := d.Call // add has entered it
 		t := chatToolCall{Index: &index, Function: chatFunction{Arguments: d.Text}}
 		if d.Name != "" {
-			t.ID, t.Type, t.Function.Name = r.calls[index].ID, "function", d.Name
+			t.ID, t.Type, t.Function.Name = r.calls[index].id, "function", d.Name
 		} else if d.Text == "" {
 			return nil
 		}

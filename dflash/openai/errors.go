@@ -153,7 +153,7 @@ func (c *call) failure(err error) *apiError {
 	case errors.Is(err, dflash.ErrUnsupported):
 		return &apiError{status: http.StatusBadRequest, code: "unsupported_parameter", message: message()}
 	case errors.Is(err, dflash.ErrClosed), errors.Is(err, dflash.ErrBusy):
-		return &apiError{status: http.StatusServiceUnavailable, code: "model_unavailable", message: "The model is not available now.", retry: 5, cause: err}
+		return unavailable(err)
 	}
 	return &apiError{status: http.StatusInternalServerError, cause: err}
 }

@@ -283,6 +283,10 @@ func (h *Handler) makeRoutes() []route {
 	post := func(f func(*call)) map[string]func(*call) { return map[string]func(*call){http.MethodPost: f} }
 	return []route{
 		{path: "/v1/chat/completions", methods: post(h.chatCompletions)},
+		{path: "/v1/completions", methods: post(h.completions)},
+		{path: "/v1/responses", methods: post(h.responses)},
+		{path: "/v1/messages", form: formAnthropic, methods: post(h.messages)},
+		{path: "/v1/messages/count_tokens", form: formAnthropic, methods: post(h.countTokens)},
 		{path: "/v1/models", methods: get(h.listModels)},
 		{path: "/v1/models/", methods: get(h.oneModel)},
 		{path: "/health", open: true, methods: get(h.getHealth)},

@@ -126,7 +126,7 @@ func (h *Handler) makeToken(ctx context.Context) error {
 		}
 		defer release()
 	}
-	for _, err := range h.backend.Generate(ctx, dflash.Request{Text: "a", MaxTokens: 2, IgnoreEOS: true}, nil) {
+	for _, err := range h.backend.Generate(ctx, dflash.Request{Text: "a", MaxTokens: 2, IgnoreEOS: true, NoCache: true}, nil) {
 		if err != nil {
 			return err
 		}

@@ -2,8 +2,10 @@ package openai
 
 import (
 	"math"
+	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/godflash/godflash/dflash"
@@ -20,46 +22,86 @@ type job struct {
 	usage bool
 	// tokens asks for the tokens behind each chunk.
 	tokens bool
+	// prompt is the number of the prompt's tokens, once it is known.
+	prompt atomic.Int64
 }
 
-// toolCall is one that the model made.
-type toolCall struct {
-	ID, Name  string
-	Arguments strings.Builder
+func (j *job) promptTokens() int { return int(j.prompt.Load()) }
+
+// part is a stretch of a reply that is of one kind: reasoning, content, or a
+// call, whose text is its arguments.
+type part struct {
+	kind chat.DeltaKind
+	text strings.Builder
+	// Of a call:
+	id, name string
+	end      chat.CallEnd
 }
 
 // reply is what a generation has given so far.
 type reply struct {
-	content, reasoning strings.Builder
-	calls              []*toolCall
-	logprobs           []logprob
-	finish             dflash.FinishReason
-	stats              dflash.Stats
+	parts    []*part // in the order of their beginnings
+	calls    []*part // those of parts that are calls, broken ones included
+	logprobs []logprob
+	finish   dflash.FinishReason
+	stats    dflash.Stats
 }
 
-// add takes a token's deltas in. It reports false, and keeps the delta out,
+// add takes a token's delta in. It reports false, and keeps the delta out,
 // where the job wants no more.
 func (r *reply) add(d chat.Delta, oneCall bool) bool {
-	switch d.Kind {
-	case chat.DeltaContent:
-		r.content.WriteString(d.Text)
-	case chat.DeltaReasoning:
-		r.reasoning.WriteString(d.Text)
-	case chat.DeltaToolCall:
-		if d.Call >= len(r.calls) {
-			if oneCall && len(r.calls) == 1 {
-				return false
-			}
-			r.calls = append(r.calls, &toolCall{ID: newID("call_"), Name: d.Name})
+	if d.Kind != chat.DeltaToolCall {
+		if d.Text == "" {
+			return true
 		}
-		r.calls[len(r.calls)-1].Arguments.WriteString(d.Text)
+		if n := len(r.parts); n == 0 || r.parts[n-1].kind != d.Kind {
+			r.parts = append(r.parts, &part{kind: d.Kind})
+		}
+		r.parts[len(r.parts)-1].text.WriteString(d.Text)
+		return true
 	}
+	if d.Call >= len(r.calls) {
+		if oneCall && r.called() {
+			return false
+		}
+		p := &part{kind: d.Kind, id: newID("call_"), name: d.Name}
+		r.parts, r.calls = append(r.parts, p), append(r.calls, p)
+	}
+	p := r.calls[len(r.calls)-1]
+	p.text.WriteString(d.Text)
+	p.end = d.End
 	return true
+}
+
+// text joins the parts of a kind.
+func (r *reply) text(kind chat.DeltaKind) string {
+	var b strings.Builder
+	for _, p := range r.parts {
+		if p.kind == kind {
+			b.WriteString(p.text.String())
+		}
+	}
+	return b.String()
+}
+
+// whole are the parts without what turned out to be no call.
+func (r *reply) whole() (parts []*part) {
+	for _, p := range r.parts {
+		if p.kind != chat.DeltaToolCall || p.end == chat.CallDone {
+			parts = append(parts, p)
+		}
+	}
+	return parts
+}
+
+// called reports whether there is a call that can be made.
+func (r *reply) called() bool {
+	return slices.ContainsFunc(r.calls, func(p *part) bool { return p.end == chat.CallDone })
 }
 
 // reason is OpenAI's finish_reason. A reply cut in a call is not a call.
 func (r *reply) reason() string {
-	if len(r.calls) > 0 && r.finish == dflash.FinishStop {
+	if r.called() && r.finish == dflash.FinishStop {
 		return "tool_calls"
 	}
 	return string(r.finish)

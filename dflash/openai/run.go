@@ -275,11 +275,11 @@ func (g *generation) generate(stats *dflash.Stats) error {
 			return ctx.Err()
 		}
 		if err != nil {
-			return &apiError{status: http.StatusServiceUnavailable, code: "model_unavailable", message: "The model is not available now.", retry: 5, cause: err}
+			return unavailable(err)
 		}
 		defer release()
 	}
-	if err := h.prepare(g.job); err != nil {
+	if _, err := h.prepare(g.job); err != nil {
 		return err
 	}
 	release, err := h.queue.wait(ctx, g.name)
@@ -289,6 +289,7 @@ func (g *generation) generate(stats *dflash.Stats) error {
 	defer release()
 	g.wait = time.Since(c.began)
 	g.stepped()
+	g.job.request.Progress = func(int, int) { g.stepped() }
 	for token, err := range h.backend.Generate(ctx, g.job.request, stats) {
 		if err != nil {
 			return err
@@ -303,9 +304,13 @@ func (g *generation) generate(stats *dflash.Stats) error {
 
 func (g *generation) stepped() { g.step.Store(time.Now().UnixNano()) }
 
+func unavailable(err error) *apiError {
+	return &apiError{status: http.StatusServiceUnavailable, code: "model_unavailable", message: "The model is not available now.", retry: 5, cause: err}
+}
+
 // prepare checks the prompt before it waits for its turn, and settles what
 // depends on the template.
-func (h *Handler) prepare(j *job) error {
+func (h *Handler) prepare(j *job) (tokens int, err error) {
 	n, err := h.backend.PromptTokens(j.request)
 	var refused *chat.TemplateError
 	if errors.As(err, &refused) && laterSystem(j.request.Messages) {
@@ -314,14 +319,15 @@ func (h *Handler) prepare(j *job) error {
 	}
 	if err != nil {
 		if e := unsorted(err); e != nil {
-			return e
+			return 0, e
 		}
-		return err
+		return 0, err
 	}
 	if most := h.opts.MaxPromptTokens; most > 0 && n > most {
-		return &apiError{status: http.StatusBadRequest, code: "context_length_exceeded", message: fmt.Sprintf("The prompt has %d tokens; this server takes %d.", n, most)}
+		return 0, &apiError{status: http.StatusBadRequest, code: "context_length_exceeded", message: fmt.Sprintf("The prompt has %d tokens; this server takes %d.", n, most)}
 	}
-	return nil
+	j.prompt.Store(int64(n))
+	return n, nil
 }
 
 // unsorted blames the request for an error of a prompt's preparation that is
