@@ -23,7 +23,7 @@ func (h *Handler) chatJob(p *params) *job {
 	r.Messages = readMessages(p)
 	r.MaxTokens = h.limit(p, "max_completion_tokens", "max_tokens")
 	h.common(p, j)
-	thinking(p, r, p.text("reasoning_effort"))
+	thinking(p, r, "reasoning_effort", p.text("reasoning_effort"))
 
 	r.Format = responseFormat(p, "response_format", func(o *params) *params { return o.object("json_schema") })
 	tools := readTools(p)

@@ -298,9 +298,9 @@ func checkChoice(p *params, choice dflash.ToolChoice, tools []tool) {
 	}
 }
 
-// thinking reads the parameters that switch or bound the reasoning. The one
-// that is most of the model's own counts.
-func thinking(p *params, r *dflash.Request, effort string) {
+// thinking reads the parameters that switch or bound the reasoning; name is
+// the effort's. The model's own switch counts more than an effort.
+func thinking(p *params, r *dflash.Request, name, effort string) {
 	switch effort {
 	case "":
 	case "none", "minimal":
@@ -308,7 +308,7 @@ func thinking(p *params, r *dflash.Request, effort string) {
 	case "low", "medium", "high", "xhigh", "max":
 		r.Thinking = new(true)
 	default:
-		p.fail(badf("reasoning_effort", "The reasoning effort must be none, minimal, low, medium, high, xhigh or max, not %q.", clip(effort)))
+		p.fail(badf(name, "%s must be none, minimal, low, medium, high, xhigh or max, not %q.", name, clip(effort)))
 	}
 	if v := p.flag("enable_thinking"); v != nil {
 		r.Thinking = v

@@ -37,7 +37,7 @@ func (h *Handler) responsesJob(p *params) *job {
 		effort = o.text("effort")
 		p.fail(o.err)
 	}
-	thinking(p, r, effort)
+	thinking(p, r, "reasoning.effort", effort)
 	if o := p.object("text"); o != nil {
 		r.Format = responseFormat(o, "format", func(o *params) *params { return o })
 		p.fail(o.err)
