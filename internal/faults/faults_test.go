@@ -129,6 +129,51 @@ var planted = []fault{
 		"./dflash", "TestLogProbsGolden/tiny-qwen3$",
 	},
 	{
+		"text: what a stop text held back is lost at the end", "dflash/text.go",
+		"return t.stops.Flush() + t.stream.Flush()", "return t.stream.Flush()",
+		"./dflash", "TestStopPermutation",
+	},
+	{
+		"text: a stop text inside a block is overrun", "dflash/session.go",
+		"end > 0 && end < n", "end > n",
+		"./dflash", "TestStopTexts",
+	},
+	{
+		"text: of two stop texts that end together the shorter counts", "internal/stoptext/stoptext.go",
+		"if s.nodes[c].ends < 0 {", "if s.nodes[s.nodes[c].fail].ends >= 0 {",
+		"./internal/stoptext", "TestStops|TestAny",
+	},
+	{
+		"text: a block passes the thought's budget", "dflash/forced.go",
+		"left = min(left, g.plan.thought-g.stats.ReasoningTokens)", "left = min(left, g.plan.thought-g.stats.ReasoningTokens+1)",
+		"./dflash", "TestThinkingBudget$",
+	},
+	{
+		"text: the end of a closed thought is not run", "dflash/forced.go",
+		"run := append([]int{d.anchor}, ids[:len(ids)-1]...)", "run := []int{d.anchor}",
+		"./dflash", "TestThinkingBudgetOfAPair|TestContinueAfterText",
+	},
+	{
+		"text: forced rows are not remembered", "dflash/forced.go",
+		"		d.past.rows = append(d.past.rows, run...)\n", "",
+		"./dflash", "TestContinueAfterText",
+	},
+	{
+		"text: a stop text matches forced tokens", "dflash/text.go",
+		"	if forced {\n", "	if false {\n",
+		"./dflash", "TestThinkingBudget$",
+	},
+	{
+		"text: any </parameter> ends a value", "qwen/chat/callxml.go",
+		"			x.state = xmlClosed\n", "			s.xmlEnd()\n			x.state, x.held = xmlBetween, nil\n			return more\n",
+		"./qwen/chat", "TestSplitterRoundTrip",
+	},
+	{
+		"text: a call that breaks off is lost", "qwen/chat/call.go",
+		"	s.emit(DeltaContent, s.call.raw...)\n", "",
+		"./qwen/chat", "TestSplitter$",
+	},
+	{
 		"a panic in a function passes through MLX", "mlx/function.go",
 		"if v := recover(); v != nil {", "if v := any(nil); v != nil {",
 		"./mlx", "TestFunctionErrors",
