@@ -23,6 +23,19 @@
 //	}
 //	fmt.Println(session.Stats().TokensPerCycle())
 //
+// # Replies
+//
+// Token.Text is the text as the model writes it, up to a stop text. For prompts
+// through the chat template Token.Deltas is the same text split into reasoning,
+// content and tool calls; chat.Reply puts it together:
+//
+//	var reply chat.Reply
+//	for token, err := range session.Generate(ctx, request) {
+//		…
+//		reply.Add(token.Deltas...)
+//	}
+//	messages = append(messages, reply.Message())
+//
 // # Exactness
 //
 // Greedy output with a drafter equals greedy output without one. On the CPU

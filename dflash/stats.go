@@ -29,7 +29,7 @@ type Stats struct {
 	// included.
 	CompletionTokens int
 	// Cycles is the number of decode cycles: forward passes of the target
-	// after the prompt's.
+	// after the prompt's that chose tokens.
 	Cycles int
 	// Drafted counts proposed tokens, Accepted those of them that were handed
 	// out.

@@ -226,6 +226,16 @@ func TestDeltas(t *testing.T) {
 	require.Equal(t, dflash.FinishLength, st.Finish)
 }
 
+// Case 25: a reply that ends inside its thought has no answer, and says so.
+func TestEndInsideThought(t *testing.T) {
+	e := scripted(t, "", "a", "b")
+	tokens, st := every(t, e, dflash.Request{Prompt: "a"}, 16)
+	require.Equal(t, "ab", *message(tokens).ReasoningContent)
+	require.Empty(t, message(tokens).Content)
+	require.Equal(t, dflash.FinishStop, st.Finish)
+	require.Equal(t, 2, st.ReasoningTokens)
+}
+
 // The thought is closed at its budget, at the token, in every way of decoding,
 // and the answer begins, here with the first piece again.
 func TestThinkingBudget(t *testing.T) {

@@ -82,3 +82,31 @@ func ExampleParse() {
 	// "<user> Hello</s>\n" <nil>
 	// chat: the template refuses: No messages.
 }
+
+// A reply that comes in pieces is split into thought, content and a call.
+func ExampleSplitter() {
+	splitter, err := chat.NewSplitter(&chat.SplitterOptions{
+		Thinking: true, // the prompt ended with <think>
+		Tools:    []json.RawMessage{json.RawMessage(`{"name": "go_doc", "parameters": {"properties": {"all": {"type": "boolean"}}}}`)},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	var reply chat.Reply
+	for _, piece := range []string{
+		"I look it up.\n</thi", "nk>\n\nOne moment.", "\n\n<tool_call>\n<func", "tion=go_doc>\n<parameter=symbol>\nCu", "t\n</parameter>\n",
+		"<parameter=all>\ntrue\n</parameter>\n</function>\n", "</tool_call>",
+	} {
+		reply.Add(splitter.Push(piece)...)
+	}
+	reply.Add(splitter.Flush()...)
+	m := reply.Message()
+	fmt.Println(*m.ReasoningContent)
+	fmt.Println(m.Content)
+	fmt.Println(m.ToolCalls[0].Name, string(m.ToolCalls[0].Arguments))
+	// Output:
+	// I look it up.
+	// One moment.
+	// go_doc {"symbol":"Cut","all":true}
+}
