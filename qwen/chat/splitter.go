@@ -32,7 +32,9 @@ type SplitterOptions struct {
 //
 // The thought is what the prompt opened, or a <think> block at the very
 // beginning of the reply, up to the first </think>. Tags of calls inside it are
-// its text, and a <think> or </think> anywhere else is content.
+// its text, and a <think> or </think> anywhere else is content. A reply that ends
+// with calls inside an unclosed thought has forgotten to close it: the calls
+// are given too, at the end, though their text was reasoning.
 //
 // A call is <tool_call>, white space, and then either form that the family
 // writes, whatever the template shows:
@@ -80,6 +82,11 @@ type Splitter struct {
 	call  call
 	calls int
 
+	// unclosed reads the thought as if it were content, and unclosedCalls are the
+	// calls that it has ended with so far. Nil without tools or thought.
+	unclosed      *Splitter
+	unclosedCalls []Delta
+
 	out   []Delta
 	kind  DeltaKind // of piece
 	piece []byte
@@ -107,7 +114,9 @@ func NewSplitter(o *SplitterOptions) (*Splitter, error) {
 		s.mode, s.skip = modeThoughtStart, true
 	}
 	var err error
-	s.tools, err = parseTools(o.Tools)
+	if s.tools, err = parseTools(o.Tools); len(s.tools) > 0 {
+		s.unclosed = &Splitter{tools: s.tools, mode: modeContent}
+	}
 	return s, err
 }
 
@@ -131,7 +140,28 @@ func (s *Splitter) Flush() []Delta {
 		s.fallBack()
 	}
 	s.release()
+	if s.Thinking() && s.unclosed != nil {
+		s.note(s.unclosed.Flush())
+		s.close()
+		for _, d := range s.unclosedCalls {
+			d.Call -= s.unclosedCalls[0].Call // the ones before were none
+			s.out = append(s.out, d)
+		}
+		s.unclosed = nil
+	}
 	return s.take()
+}
+
+// note keeps the calls at the end of what an unclosed thought has given.
+func (s *Splitter) note(deltas []Delta) {
+	for _, d := range deltas {
+		switch {
+		case d.Kind == DeltaToolCall && d.End != CallBroken:
+			s.unclosedCalls = append(s.unclosedCalls, d)
+		case d.Kind == DeltaToolCall || strings.TrimSpace(d.Text) != "":
+			s.unclosedCalls = nil
+		}
+	}
 }
 
 // Thinking says whether the reply is inside the thought.
@@ -152,6 +182,7 @@ func (s *Splitter) step(b byte) {
 			return
 		}
 		s.mode, s.skip = modeContent, true
+		s.unclosed, s.unclosedCalls = nil, nil
 	case modeContent:
 		if len(s.tools) == 0 {
 			s.text("", b)
@@ -265,6 +296,11 @@ func (s *Splitter) emit(kind DeltaKind, text ...byte) {
 		s.kind = kind
 	}
 	s.piece = append(s.piece, text...)
+	if kind == DeltaReasoning && s.unclosed != nil {
+		for _, b := range text {
+			s.unclosed.step(b)
+		}
+	}
 }
 
 // close ends the current piece.
@@ -282,6 +318,9 @@ func (s *Splitter) close() {
 
 func (s *Splitter) take() []Delta {
 	s.close()
+	if s.Thinking() && s.unclosed != nil {
+		s.note(s.unclosed.take())
+	}
 	out := s.out
 	s.out = nil
 	return out

@@ -104,6 +104,11 @@ func TestSplitter(t *testing.T) {
 		{name: "stray end", text: "</think>b", want: "</think>b"},
 		{name: "white space only", text: " \n\n", want: " \n\n"},
 		{name: "call in the thought", thinking: true, text: jsonCall + "</think>a", want: "[" + jsonCall + "]a"},
+		{name: "ends with a call in the thought", thinking: true, text: "why\n\n" + jsonCall + "\n" + xmlCall + "\n", want: "[why\n\n" + jsonCall + "\n" + xmlCall + "\n]" + `{0 weather {"city": "Ulm"}}{1 weather {"city":"Ulm"}}`},
+		{name: "goes on after a call in the thought", thinking: true, text: xmlCall + " and " + jsonCall + " so", want: "[" + xmlCall + " and " + jsonCall + " so]"},
+		{name: "ends with the last of the calls in the thought", thinking: true, text: xmlCall + " and " + jsonCall, want: "[" + xmlCall + " and " + jsonCall + "]" + `{0 weather {"city": "Ulm"}}`},
+		{name: "closes the thought after a call", thinking: true, text: "a " + jsonCall + "\n</think>", want: "[a " + jsonCall + "]"},
+		{name: "breaks off in a call in the thought", thinking: true, text: "a " + xmlCall[:60], want: "[a " + xmlCall[:60] + "]"},
 		{name: "nearly a tag", thinking: true, text: "a</</think>b", want: "[a</]b"},
 		{name: "half a tag at the start", text: "<thi<think>", want: "<thi<think>"},
 
