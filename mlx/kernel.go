@@ -1,6 +1,7 @@
 package mlx
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -69,7 +70,9 @@ type Kernel struct {
 	log     *slog.Logger
 	backend string // "metal", "cuda", "" for the fallback
 	h       mlxc.Handle
-	proven  map[string]bool // launches that have run
+	proven  map[string]bool        // kinds of launches that have run
+	plans   map[string]mlxc.Handle // MLX's description of a launch, by launch and kind of inputs
+	key     []byte                 // of the running call
 }
 
 var (
@@ -99,7 +102,7 @@ func (s *Scope) NewKernel(spec KernelSpec, log *slog.Logger) *Kernel {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	k := &Kernel{owner: s, spec: spec, log: log, proven: map[string]bool{}}
+	k := &Kernel{owner: s, spec: spec, log: log, proven: map[string]bool{}, plans: map[string]mlxc.Handle{}}
 	switch {
 	case s.lib.device != DeviceGPU:
 	case s.lib.cuda && spec.CUDA.Source != "":
@@ -157,10 +160,21 @@ func (k *Kernel) Backend() string {
 }
 
 func (k *Kernel) drop() {
+	k.forget()
 	if k.h != 0 {
 		mlxc.FreeKernel(k.backend == "cuda", k.h)
 		k.h = 0
 	}
+}
+
+// mostPlans bounds the memory of launches whose shapes never come back.
+const mostPlans = 256
+
+func (k *Kernel) forget() {
+	for _, c := range k.plans {
+		mlxc.FreeConfig(k.backend == "cuda", c)
+	}
+	clear(k.plans)
 }
 
 // disable makes the fallback serve from now on.
@@ -259,23 +273,45 @@ func (l *Launch) check(spec *KernelSpec, inputs int) string {
 
 // prove launches and, for the first launch of its kind, waits for the result.
 func (k *Kernel) prove(s *Scope, in []Array, l Launch) ([]Array, error) {
-	key := kindOf(in, l)
-	if k.proven[key] {
-		return k.launch(s, in, l)
+	k.key = appendLaunch(k.key[:0], in, &l)
+	if plan, ok := k.plans[string(k.key)]; ok { // was made for a launch that ran
+		return k.apply(s, in, plan)
+	}
+	plan, err := k.plan(l)
+	if err != nil {
+		return nil, err
+	}
+	kept := false
+	defer func() {
+		if !kept {
+			mlxc.FreeConfig(k.backend == "cuda", plan)
+		}
+	}()
+	keep := func() {
+		if len(k.plans) == mostPlans {
+			k.forget()
+		}
+		k.plans[string(k.key)], kept = plan, true
+	}
+	kind := kindOf(in, l)
+	if k.proven[kind] {
+		keep()
+		return k.apply(s, in, plan)
 	}
 	// An attempt that fails must leave no error in s.
 	t := &Scope{lib: s.lib, stream: s.stream, device: s.device, name: s.name}
 	defer t.close(closedByClose)
-	out, err := k.launch(t, t.samples(in), l)
+	out, err := k.apply(t, t.samples(in), plan)
 	if err == nil {
 		err = t.Eval(out...)
 	}
 	if err != nil {
 		return nil, err
 	}
-	k.proven[key] = true
+	k.proven[kind] = true
+	keep()
 	if s.lib.core.tracing > 0 {
-		return k.launch(s, in, l)
+		return k.apply(s, in, plan)
 	}
 	for i, a := range out {
 		out[i] = s.Move(a)
@@ -308,7 +344,51 @@ func kindOf(in []Array, l Launch) string {
 	return b.String()
 }
 
-func (k *Kernel) launch(s *Scope, in []Array, l Launch) ([]Array, error) {
+// appendLaunch writes what tells a launch from others of its kernel: all of it,
+// and the types and numbers of dimensions of the inputs. It runs in every call.
+func appendLaunch(b []byte, in []Array, l *Launch) []byte {
+	number := func(n int) { b = binary.AppendVarint(b, int64(n)) }
+	for _, a := range in {
+		i := mlxc.Describe(a.handle(opLaunch, 1))
+		number(i.Dtype<<4 | len(i.Shape))
+	}
+	for _, o := range l.Outputs {
+		number(int(o.Dtype)<<4 | len(o.Shape))
+		for _, d := range o.Shape {
+			number(d)
+		}
+	}
+	for i := range 3 {
+		number(l.Grid[i])
+		number(l.Group[i])
+	}
+	for _, t := range l.Template {
+		number(len(t.Name))
+		b = append(b, t.Name...)
+		switch v := t.Value.(type) {
+		case int:
+			number(v<<2 | mlxc.ArgInt)
+		case bool:
+			number(truth(v)<<2 | mlxc.ArgBool)
+		case Dtype:
+			number(int(v)<<2 | mlxc.ArgDtype)
+		}
+	}
+	if l.Init != nil {
+		number(int(math.Float32bits(*l.Init)))
+	}
+	return b
+}
+
+func truth(v bool) int {
+	if v {
+		return 1
+	}
+	return 0
+}
+
+// plan is MLX's description of a launch.
+func (k *Kernel) plan(l Launch) (mlxc.Handle, error) {
 	cuda := k.backend == "cuda"
 	if k.h == 0 {
 		src := k.spec.Metal
@@ -318,7 +398,7 @@ func (k *Kernel) launch(s *Scope, in []Array, l Launch) ([]Array, error) {
 		h := mlxc.Kernel(cuda, k.spec.Name, k.spec.Inputs, k.spec.Outputs, withoutPercent(src.Source), percentMacros+withoutPercent(src.Header),
 			!k.spec.Strided, k.spec.AtomicOutputs, k.spec.SharedMemory)
 		if h <= mlxc.OffWorker {
-			return nil, errors.New(cleanMessage(mlxc.LastError()))
+			return 0, errors.New(cleanMessage(mlxc.LastError()))
 		}
 		k.h = h
 	}
@@ -326,9 +406,8 @@ func (k *Kernel) launch(s *Scope, in []Array, l Launch) ([]Array, error) {
 	group, _ := pack(l.Group[:])
 	c := mlxc.KernelConfig(cuda, grid, group)
 	if c <= mlxc.OffWorker {
-		return nil, errors.New(cleanMessage(mlxc.LastError()))
+		return 0, errors.New(cleanMessage(mlxc.LastError()))
 	}
-	defer mlxc.FreeConfig(cuda, c)
 	ok := true
 	for _, o := range l.Outputs {
 		shape, _ := pack(o.Shape)
@@ -342,20 +421,22 @@ func (k *Kernel) launch(s *Scope, in []Array, l Launch) ([]Array, error) {
 		case int:
 			ok = ok && mlxc.ConfigArg(cuda, c, t.Name, mlxc.ArgInt, v)
 		case bool:
-			n := 0
-			if v {
-				n = 1
-			}
-			ok = ok && mlxc.ConfigArg(cuda, c, t.Name, mlxc.ArgBool, n)
+			ok = ok && mlxc.ConfigArg(cuda, c, t.Name, mlxc.ArgBool, truth(v))
 		case Dtype:
 			ok = ok && mlxc.ConfigArg(cuda, c, t.Name, mlxc.ArgDtype, int(v))
 		}
 	}
 	if !ok {
-		return nil, errors.New(cleanMessage(mlxc.LastError()))
+		err := errors.New(cleanMessage(mlxc.LastError()))
+		mlxc.FreeConfig(cuda, c)
+		return 0, err
 	}
+	return c, nil
+}
+
+func (k *Kernel) apply(s *Scope, in []Array, plan mlxc.Handle) ([]Array, error) {
 	list, _ := s.handles(opLaunch, in)
-	out, status := mlxc.KernelApply(cuda, k.h, list, c, s.stream)
+	out, status := mlxc.KernelApply(k.backend == "cuda", k.h, list, plan, s.stream)
 	if status != mlxc.OK {
 		return nil, errors.New(cleanMessage(mlxc.LastError()))
 	}
@@ -432,53 +513,4 @@ func (s *Scope) compare(got, want Array, tolerance float64) error {
 		}
 	}
 	return nil
-}
-
-// percentMacros and withoutPercent keep percent signs out of the kernels' text.
-// A compiler's message quotes lines of it, and mlx-c takes error messages as
-// printf formats.
-const percentMacros = "#define GF_MOD %\n#define GF_MOD_ASSIGN %=\n"
-
-func withoutPercent(src string) string {
-	if !strings.Contains(src, "%") {
-		return src
-	}
-	var b strings.Builder
-	var quote byte
-	for i := 0; i < len(src); i++ {
-		c := src[i]
-		if quote == 0 && (strings.HasPrefix(src[i:], "//") || strings.HasPrefix(src[i:], "/*")) {
-			end := "\n"
-			if src[i+1] == '*' {
-				end = "*/"
-			}
-			n := len(src) - i
-			if k := strings.Index(src[i+2:], end); k >= 0 {
-				n = 2 + k + len(end)
-			}
-			b.WriteString(strings.ReplaceAll(src[i:i+n], "%", "/"))
-			i += n - 1
-			continue
-		}
-		switch {
-		case quote != 0 && c == '\\' && i+1 < len(src):
-			b.WriteByte(c)
-			i++
-			c = src[i]
-		case quote != 0 && (c == quote || c == '\n'):
-			quote = 0
-		case quote != 0:
-		case c == '"' || c == '\'':
-			quote = c
-		case c == '%' && i+1 < len(src) && src[i+1] == '=':
-			b.WriteString(" GF_MOD_ASSIGN ")
-			i++
-			continue
-		case c == '%':
-			b.WriteString(" GF_MOD ")
-			continue
-		}
-		b.WriteByte(c)
-	}
-	return b.String()
 }

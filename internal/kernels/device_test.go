@@ -65,14 +65,14 @@ func deltaFigures(t *testing.T) {
 				require.NoError(t, s.Eval(q, in.K, in.V, in.G, in.Beta, state, src.Tail, src.QKV.Array, src.Conv, src.NegA, src.DtBias, z.Array, w))
 				require.NoError(t, s.Eval(src.Taps...))
 				scan := func(k *Delta) time.Duration {
-					return pace(t, s, 10, state, func(s *mlx.Scope, x mlx.Array) mlx.Array {
+					return pace(t, s, 50, state, func(s *mlx.Scope, x mlx.Array) mlx.Array {
 						rows := in
 						_, after := k.Scan(s, q, &rows, x)
 						return after
 					})
 				}
 				layer := func(k *Delta) time.Duration {
-					return pace(t, s, 10, state, func(s *mlx.Scope, x mlx.Array) mlx.Array {
+					return pace(t, s, 50, state, func(s *mlx.Scope, x mlx.Array) mlx.Array {
 						q, rows, _ := k.In(s, src)
 						y, after := k.Scan(s, q, &rows, x)
 						k.Out(s, y, z, w)
@@ -100,8 +100,9 @@ func q4Figures(t *testing.T) {
 			in, wide := shape[0], shape[1]
 			set := New(s, nil)
 			var weights []mlx.Quantized
+			key := s.Key(1)
 			random := func(n, k int) mlx.Quantized {
-				q := s.Quantize(s.Normal(mlx.Array{}, 0, 0.02, mlx.BFloat16, n, k), q4Options)
+				q := s.Quantize(s.Normal(key, 0, 0.02, mlx.BFloat16, n, k), q4Options)
 				require.NoError(t, s.Eval(q.W, q.Scales, q.Biases))
 				return q
 			}
@@ -112,7 +113,7 @@ func q4Figures(t *testing.T) {
 				x := newSource(s, 6).normal(mlx.BFloat16, 0, 1, 1, rows, in)
 				require.NoError(t, s.Eval(x))
 				through := func(product func(s *mlx.Scope, x mlx.Array, q mlx.Quantized) mlx.Array) float64 {
-					d := pace(t, s, 3, x, func(s *mlx.Scope, x mlx.Array) mlx.Array {
+					d := pace(t, s, 4, x, func(s *mlx.Scope, x mlx.Array) mlx.Array {
 						for _, q := range weights {
 							x = product(s, x, q)
 						}
