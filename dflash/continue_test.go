@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/godflash/godflash/dflash"
 	"github.com/godflash/godflash/internal/fixture"
+	"github.com/godflash/godflash/qwen/chat"
 )
 
 // eachTarget opens one engine of each kind of target, with a drafter that guesses at
@@ -195,4 +197,63 @@ func TestContinue(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Penalties, noise and log probabilities do not depend on how much of the prompt
+// was known.
+func TestReuseScores(t *testing.T) {
+	eachTarget(t, dflash.Options{}, func(t *testing.T, e *dflash.Engine) {
+		collect := func(r dflash.Request) (tokens []dflash.Token, cached int) {
+			s := newSession(t, e)
+			defer s.Close()
+			for token, err := range s.Generate(t.Context(), r) {
+				require.NoError(t, err)
+				token.Drafted = false
+				tokens = append(tokens, token)
+			}
+			return tokens, s.Stats().CachedTokens
+		}
+		r := dflash.Request{
+			IDs: span(1, 30), MaxTokens: 10, IgnoreEOS: true, LogProbs: true, TopLogProbs: 3, NoCache: true,
+			Sampling:  dflash.Sampling{Temperature: 0.9, Seed: 5},
+			Penalties: dflash.Penalties{Repetition: 1.5, Presence: 0.5},
+		}
+		want, cached := collect(r)
+		require.Zero(t, cached)
+		r.NoCache = false
+		for _, known := range []int{0, 29} {
+			got, cached := collect(r)
+			require.Equal(t, known, cached)
+			require.Equal(t, want, got)
+		}
+	})
+}
+
+// A conversation of turns is the text that the template makes of all of them,
+// and each turn takes up the one before.
+func TestContinueChat(t *testing.T) {
+	for _, pair := range pairs {
+		t.Run(pair, func(t *testing.T) {
+			e := open(t, pair, dflash.Options{})
+			s := newSession(t, e)
+			no := false
+			var messages []chat.Message
+			for turn, prompt := range []string{"func Abs(", "for i := range", "return"} {
+				before := len(s.Tokens())
+				_, text := run(t, s, dflash.Request{Prompt: prompt, Continue: true, MaxTokens: 8, Thinking: &no})
+				if turn > 0 {
+					require.GreaterOrEqual(t, s.Stats().CachedTokens, before-1)
+				}
+				whole, err := e.Tokenizer().Decode(s.Tokens())
+				require.NoError(t, err)
+				messages = append(messages, chat.Message{Role: "user", Content: prompt})
+				want, err := e.Template().Render(messages, &chat.Options{AddGenerationPrompt: true, EnableThinking: &no})
+				require.NoError(t, err)
+				// Templates take the empty thought out of replies that are no longer the last.
+				empty := "<think>\n\n</think>\n\n"
+				require.Equal(t, strings.ReplaceAll(want, empty, "")+text, strings.TrimSuffix(strings.ReplaceAll(whole, empty, ""), "<|im_end|>"))
+				messages = append(messages, chat.Message{Role: "assistant", Content: text})
+			}
+		})
+	}
 }

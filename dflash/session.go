@@ -166,9 +166,7 @@ func (g *generation) run(ctx context.Context, r *Request, yield func(Token, erro
 	g.next = nextRows{chooser: g.session.chooser(g.plan), most: g.plan.rows}
 	g.stats.PromptTokens = len(g.plan.ids)
 
-	d.mu.Lock()
 	first, err := g.start(ctx, r)
-	d.mu.Unlock()
 	if err != nil {
 		return err
 	}
@@ -214,6 +212,8 @@ func (g *generation) run(ctx context.Context, r *Request, yield func(Token, erro
 // is known, and gives the first token.
 func (g *generation) start(ctx context.Context, r *Request) (int, error) {
 	d, ids := g.decoder, g.plan.ids
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	start := time.Now()
 	if err := d.lib.ResetPeak(ctx); err != nil {
 		return 0, err

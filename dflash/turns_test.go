@@ -109,7 +109,8 @@ func TestCancelWithinOnePass(t *testing.T) {
 	dir := t.TempDir()
 	fixture.Draft(t, dir, spec, fixture.DraftOptions{Seed: 2})
 	e := openDir(t, spec.Dir, dflash.Options{Draft: dir, PrefillChunk: 8})
-	ctx, cancel := context.WithCancel(t.Context())
+	var ctx context.Context
+	var cancel context.CancelFunc
 	passes, at := 0, 0
 	e.WrapTarget(func(target dflash.Target) dflash.Target {
 		return &watched{target, func(dflash.TargetCache) {
