@@ -38,6 +38,7 @@ func eachTargetWindow(t *testing.T, window int, o dflash.Options, f func(t *test
 // decoder that has seen nothing but the same tokens, bit for bit.
 func requireFreshState(t testing.TB, e *dflash.Engine, d *dflash.Decoder, what string) {
 	t.Helper()
+	require.NoError(t, d.Settle(t.Context()))
 	rows := d.Rows()
 	require.Len(t, rows, d.Len(), what)
 	if len(rows) == 0 {
@@ -48,6 +49,7 @@ func requireFreshState(t testing.TB, e *dflash.Engine, d *dflash.Decoder, what s
 	defer fresh.Close()
 	_, err = fresh.Prefill(t.Context(), rows)
 	require.NoError(t, err)
+	require.NoError(t, fresh.Settle(t.Context()))
 	layers := e.Info().Layers
 	requireSameState(t, stateOf(t, fresh, layers), stateOf(t, d, layers), what)
 	if e.Drafter() != nil && d.Drafts() {

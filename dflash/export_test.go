@@ -159,3 +159,6 @@ func (d *Decoder) Drafts() bool {
 
 // WrapTarget replaces the target of the sessions to come.
 func (e *Engine) WrapTarget(f func(Target) Target) { e.target = f(e.target) }
+
+// Settle reads what is in flight and gives the drafter the rows that wait.
+func (d *Decoder) Settle(ctx context.Context) error { return d.settle(ctx) }

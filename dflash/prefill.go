@@ -66,6 +66,9 @@ func (d *Decoder) prefill(ctx context.Context, ids []int, o prefillOptions) (int
 				return nil // the border is near
 			}
 			d.addPoint()
+			if err := d.flush(s); err != nil {
+				return err
+			}
 			return o.cache.learn(s, d, point{at: len(d.past.rows)})
 		})
 		if err != nil {

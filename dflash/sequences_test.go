@@ -97,6 +97,7 @@ func (p *player) generate(i int) string {
 		require.ErrorIs(t, last, context.Canceled)
 	}
 	if last == nil && !r.NoDraft && s.InFlight() == 0 {
+		require.NoError(t, s.Decoder().Settle(t.Context()))
 		require.True(t, s.Decoder().Drafts())
 	}
 	if len(got) > 0 {
