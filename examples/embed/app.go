@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	"github.com/godflash/godflash/dflash"
@@ -51,9 +52,23 @@ type App struct {
 
 // Start opens the model in the background. nil options are the defaults.
 func Start(model string, o *dflash.Options) *App {
+	return start(func(a *App) { a.work(model, o) })
+}
+
+// StartIsolated is Start with the engine in a process of its own, see child.go.
+// An executable that uses it calls childMain where childSocket is set.
+func StartIsolated(model string) *App {
+	return start(func(a *App) { a.supervise(model) })
+}
+
+func start(work func(a *App)) *App {
 	a := &App{events: make(chan Event, 16), questions: make(chan dflash.Request, 1), done: make(chan struct{})}
 	a.ctx, a.close = context.WithCancel(context.Background())
-	go a.work(model, o)
+	go func() {
+		defer close(a.done)
+		defer close(a.events)
+		work(a)
+	}()
 	return a
 }
 
@@ -102,9 +117,9 @@ func (a *App) send(e Event) bool {
 	}
 }
 
-func (a *App) work(model string, o *dflash.Options) {
-	defer close(a.done)
-	defer close(a.events)
+// openEngine opens a model. The library is opened apart only to learn where it
+// lies; it is closed after the engine.
+func openEngine(ctx context.Context, model string, o *dflash.Options, progress func(Loading)) (*dflash.Engine, *mlx.Library, error) {
 	var options dflash.Options
 	if o != nil {
 		options = *o
@@ -114,24 +129,32 @@ func (a *App) work(model string, o *dflash.Options) {
 		if p.Drafter {
 			part = "drafter"
 		}
+		progress(Loading{part, p.Done, p.Total})
+	}
+	lib, err := mlx.Open(options.MLX)
+	if err != nil {
+		return nil, nil, err
+	}
+	options.Library = lib
+	engine, err := dflash.Open(ctx, model, &options)
+	if err != nil {
+		return nil, nil, errors.Join(err, lib.Close())
+	}
+	return engine, lib, nil
+}
+
+func (a *App) work(model string, o *dflash.Options) {
+	engine, lib, err := openEngine(a.ctx, model, o, func(l Loading) {
 		select {
-		case a.events <- Loading{part, p.Done, p.Total}:
+		case a.events <- l:
 		default: // a slow window misses some: this runs on the library's thread
 		}
-	}
-	// The library is opened here only to learn where it lies.
-	lib, err := mlx.Open(options.MLX)
+	})
 	if err != nil {
 		a.send(Failed{err})
 		return
 	}
 	defer lib.Close()
-	options.Library = lib
-	engine, err := dflash.Open(a.ctx, model, &options)
-	if err != nil {
-		a.send(Failed{err})
-		return
-	}
 	defer engine.Close()
 	session, err := engine.NewSession()
 	if err != nil {
@@ -153,18 +176,70 @@ func (a *App) work(model string, o *dflash.Options) {
 	}
 }
 
-// answer writes one answer and returns how it ended.
-func (a *App) answer(session *dflash.Session, r dflash.Request) Event {
+// supervise keeps a child running and answers through it.
+func (a *App) supervise(model string) {
+	var c *child
+	for deaths := 0; ; {
+		if c == nil || !c.alive() {
+			if c != nil {
+				c.stop()
+			}
+			var err error
+			c, err = startChild(a.ctx, model, a.send)
+			if errors.Is(err, errChild) && deaths < maxDeaths {
+				deaths++
+				continue
+			}
+			if err != nil {
+				a.send(Failed{err})
+				return
+			}
+		}
+		deaths = 0
+		select {
+		case r := <-a.questions:
+			if !c.alive() { // died while nobody asked
+				a.questions <- r
+				continue
+			}
+			ctx, end := a.begin()
+			stats, err := c.generate(ctx, r, func(piece string) bool { return a.send(Text{piece}) })
+			stopped := ctx.Err() != nil
+			end()
+			var e Event = Finished{stats, stopped}
+			if err != nil && !stopped {
+				e = Failed{err}
+			}
+			if !a.send(e) {
+				c.stop()
+				return
+			}
+		case <-c.ended:
+		case <-a.ctx.Done():
+			c.stop()
+			return
+		}
+	}
+}
+
+// begin gives the context of an answer, which Stop cancels, and its end.
+func (a *App) begin() (ctx context.Context, end func()) {
 	ctx, stop := context.WithCancel(a.ctx)
 	a.mu.Lock()
 	a.stop = stop
 	a.mu.Unlock()
-	defer func() {
+	return ctx, func() {
 		a.mu.Lock()
 		a.stop = nil
 		a.mu.Unlock()
 		stop()
-	}()
+	}
+}
+
+// answer writes one answer and returns how it ended.
+func (a *App) answer(session *dflash.Session, r dflash.Request) Event {
+	ctx, end := a.begin()
+	defer end()
 	for token, err := range session.Generate(ctx, r) {
 		switch {
 		case err != nil && ctx.Err() != nil:

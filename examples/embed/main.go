@@ -5,8 +5,10 @@
 //
 //	go run ./examples/embed -model DIR -prompt "Why is the sky blue?"
 //	go run ./examples/embed -model DIR -prompt "…" -stop-after 10
+//	go run ./examples/embed -model DIR -prompt "…" -isolate          the engine in a process of its own
 //
-// app.go is what a program would take over; main.go stands for its window.
+// app.go is what a program would take over, with child.go if the engine's end must
+// not be its own; main.go stands for its window.
 // docs/embedding.md says how a bundle carries the libraries, and bundle.sh makes
 // one on Linux.
 //
@@ -35,6 +37,7 @@ func main() {
 type options struct {
 	model     string
 	stopAfter int
+	isolate   bool
 	request   dflash.Request
 }
 
@@ -46,6 +49,7 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	flags.StringVar(&o.request.Prompt, "prompt", "", "the user's turn, as `text`")
 	flags.IntVar(&o.request.MaxTokens, "max-tokens", 256, "`number` of tokens to generate at most, 0 for the model's whole context")
 	flags.IntVar(&o.stopAfter, "stop-after", 0, "press the stop button after this `number` of pieces of text, 0 never")
+	flags.BoolVar(&o.isolate, "isolate", false, "run the engine in a process of its own, whose death this one survives")
 	err := flags.Parse(args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
@@ -75,7 +79,15 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "embed: %v\nRun it with -h for its flags.\n", err)
 		return 2
 	}
-	app := Start(o.model, nil)
+	if socket := os.Getenv(childSocket); socket != "" {
+		return childMain(socket, o.model)
+	}
+	var app *App
+	if o.isolate {
+		app = StartIsolated(o.model)
+	} else {
+		app = Start(o.model, nil)
+	}
 	defer app.Close()
 	stop := context.AfterFunc(ctx, func() { app.Close() }) // the window was closed
 	defer stop()

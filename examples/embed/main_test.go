@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,7 +16,12 @@ import (
 	"github.com/godflash/godflash/internal/fixture"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv(childSocket) != "" {
+		main()
+	}
+	goleak.VerifyTestMain(m)
+}
 
 func pair(t *testing.T) string {
 	t.Helper()
