@@ -358,8 +358,13 @@ func (l *draftLayer) forward(s *mlx.Scope, c *DraftConfig, x, rest mlx.Array, kv
 		return mlx.Array{}, mlx.Array{}
 	}
 	keys, values := kv.Write(s, k, v, p, l.keep(low))
-	y := kv.Attend(s, q, keys, values, p, l.window, nn.AttentionScale(c.HeadDim))
-	y = s.Reshape(s.SwapAxes(y, 1, 2), 1, x.Dim(1), c.NumAttentionHeads*c.HeadDim)
+	var y mlx.Array
+	if scale := nn.AttentionScale(c.HeadDim); kv.Begins() == 0 && l.split.Attends(s, q, keys) {
+		y = l.split.Attend(s, q, keys, values, at, kernels.See(l.window), scale, kernels.All(h))
+	} else {
+		y = kv.Attend(s, q, keys, values, p, l.window, scale)
+		y = s.Reshape(s.SwapAxes(y, 1, 2), 1, x.Dim(1), c.NumAttentionHeads*c.HeadDim)
+	}
 	x, h = l.postNorm.Add(s, x, l.o.Forward(s, y))
 	return x, l.mlp.Forward(s, h)
 }

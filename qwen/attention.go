@@ -38,6 +38,9 @@ func (l *attention) forward(s *mlx.Scope, x mlx.Array, cache *nn.KV, p nn.Positi
 		return mlx.Array{}
 	}
 	keys, values := cache.Write(s, k, v, p, 0)
+	if cache.Begins() == 0 && l.split.Attends(s, q, keys) {
+		return l.o.Forward(s, l.split.Attend(s, q, keys, values, at, kernels.See{Causal: true}, l.scale, in[0]))
+	}
 	y := cache.Attend(s, q, keys, values, p, nn.Window{Causal: true}, l.scale)
 	if l.split != nil {
 		return l.o.Forward(s, l.split.Join(s, y, in[0]))

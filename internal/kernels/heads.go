@@ -64,8 +64,9 @@ type HeadsShape struct {
 
 // Heads runs one model's attention layers around the attention itself.
 type Heads struct {
-	shape       HeadsShape
-	split, gate *mlx.Kernel
+	shape           HeadsShape
+	split, gate     *mlx.Kernel
+	attention, join *mlx.Kernel // nil where MLX's attention serves
 }
 
 // Heads makes the kernels for layers of a shape; nil without a Set, and for
@@ -80,6 +81,9 @@ func (set *Set) Heads(d HeadsShape) *Heads {
 	}
 	if k.split == nil || d.Gated && k.gate == nil {
 		return nil
+	}
+	if d.attends() {
+		k.attention, k.join = set.kernel(d.attentionSpec()), set.kernel(d.joinSpec())
 	}
 	return k
 }

@@ -106,12 +106,20 @@ func (tr trial) emulate(t *testing.T, s *mlx.Scope, sh *shim) {
 			o := tr.call.launch.Outputs[i]
 			require.Equal(t, o.Dtype, want[i].Dtype(), tr.name)
 			require.Equal(t, o.Shape, want[i].Shape(), tr.name)
-			got := floats(t, s, array(t, s, raw, o))
-			for j, w := range floats(t, s, want[i]) {
-				if g := got[j]; !(math.Abs(float64(g-w)) <= tr.tolerance*max(1, math.Abs(float64(w)))) {
-					t.Fatalf("%s, %s: %s[%d] of %v is %v, the fallback has %v", tr.name, form, tr.spec.Outputs[i], j, o.Shape, g, w)
-				}
-			}
+			near(t, s, want[i], array(t, s, raw, o), tr.tolerance, "%s, %s: %s", tr.name, form, tr.spec.Outputs[i])
+		}
+	}
+}
+
+// near asserts that no element differs by more than tolerance, times the wanted
+// value where that is above 1.
+func near(t testing.TB, s *mlx.Scope, want, got mlx.Array, tolerance float64, format string, args ...any) {
+	t.Helper()
+	require.Equal(t, want.Shape(), got.Shape(), format, args)
+	g := floats(t, s, got)
+	for i, w := range floats(t, s, want) {
+		if !(math.Abs(float64(g[i]-w)) <= tolerance*max(1, math.Abs(float64(w)))) {
+			t.Fatalf("%s: element %d of %v is %v, not %v", fmt.Sprintf(format, args...), i, want.Shape(), g[i], w)
 		}
 	}
 }

@@ -85,8 +85,10 @@ func function(spec mlx.KernelSpec, src mlx.KernelSource, c call) string {
 	var b, args strings.Builder
 	// The shim's threadgroup makes a variable static, which a cast cannot be.
 	header := strings.ReplaceAll(src.Header, "threadgroup float4", "float4")
-	header = strings.ReplaceAll(header, compact(mmaHeader), "") // the shim has its own
-	b.WriteString(strings.ReplaceAll(header, compact(q4Header), ""))
+	for _, own := range []string{mmaHeader, loadHeader, q4Header} { // the shim has its own
+		header = strings.ReplaceAll(header, compact(own), "")
+	}
+	b.WriteString(header)
 	b.WriteString("static void kernel(")
 	for i, name := range spec.Inputs {
 		ct := cTypes[c.in[i].Dtype()]

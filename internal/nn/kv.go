@@ -125,6 +125,14 @@ func (c *KV) Clear(owner *mlx.Scope) {
 	c.keys, c.values, c.base = mlx.Array{}, mlx.Array{}, 0
 }
 
+// Begins is the position of row 0 of the buffers that Write returned.
+func (c *KV) Begins() int {
+	if c.next.keys.Valid() {
+		return c.next.base
+	}
+	return c.base
+}
+
 // Window selects which keys the rows of a block may see.
 type Window struct {
 	// Causal hides keys after the row's own position.
@@ -141,10 +149,7 @@ type Window struct {
 // the positions hides the rest; on the CPU both give the same bits, because a
 // hidden key adds an exact zero at the end of each sum.
 func (c *KV) Attend(s *mlx.Scope, q, keys, values mlx.Array, p Position, w Window, scale float32) mlx.Array {
-	base, t := c.base, q.Dim(2)
-	if c.next.keys.Valid() {
-		base = c.next.base
-	}
+	base, t := c.Begins(), q.Dim(2)
 	o := mlx.AttentionOptions{Scale: scale}
 	end := p.Bound + t - base
 	if p.Exact() {

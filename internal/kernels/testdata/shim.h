@@ -91,7 +91,7 @@ template <class T> static T from_lane(T v, int lane) {
 #define __device__
 #define __forceinline__ inline
 #define __shared__ static
-#define __launch_bounds__(...)
+#define __align__(n) __attribute__((aligned(n)))
 static void __syncthreads() { wait(block); }
 template <class T> static T __shfl_xor_sync(u32, T v, int mask) { return from_lane(v, (current % 32) ^ mask); }
 template <class T> static T __shfl_sync(u32, T v, int lane) { return from_lane(v, lane); }
@@ -140,6 +140,16 @@ static void mma(float* c, const u32* a, const u32* b, int ks) {
 static void gf_mma(float* c, const u32* a, u32 b0, u32 b1) {
   const u32 b[2] = {b0, b1};
   mma(c, a, b, 2);
+}
+static void gf_load_transposed(const void* p, u32* r) {
+  const int w = current / 32, l = current % 32;
+  memcpy(exchange[w][l], p, 16);
+  warp_wait();
+  for (int m = 0; m < 4; m++) {
+    const uint16_t low = ((uint16_t*)exchange[w][m * 8 + 2 * (l % 4)])[l / 4], high = ((uint16_t*)exchange[w][m * 8 + 2 * (l % 4) + 1])[l / 4];
+    r[m] = low | (u32)high << 16;
+  }
+  warp_wait();
 }
 static uint2 gf_stream(const u32* p) { return {p[0], p[1]}; }
 static u32 __byte_perm(u32 a, u32 b, u32 s) {

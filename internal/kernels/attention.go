@@ -1,0 +1,151 @@
+package kernels
+
+import "github.com/godflash/godflash/mlx"
+
+// splits is the number of parts into which the attention kernel cuts the keys:
+// with a few key heads enough blocks for a large GPU.
+const splits = 16
+
+// See says which keys a row of a block may see.
+type See struct {
+	Causal bool // none after the row's own position
+	Size   int  // when positive, none that lie so many positions before the row
+}
+
+// tile is the number of keys that lie in shared memory at a time, which divides a
+// cache's capacity.
+func (d HeadsShape) tile() int {
+	if d.Dim > 128 {
+		return 32
+	}
+	return 64
+}
+
+// attends says that the text fits: every query head of a group has its warp, and
+// matrix fragments and tiles divide.
+func (d HeadsShape) attends() bool {
+	return d.Keys > 0 && d.Queries%d.Keys == 0 && d.Queries/d.Keys <= 16 && d.Dim%32 == 0 && d.Dim <= 256
+}
+
+func (d HeadsShape) attentionSpec() mlx.KernelSpec {
+	return mlx.KernelSpec{
+		Name:    "godflash_attention",
+		Inputs:  []string{"q", "keys", "values", "position"},
+		Outputs: []string{"sums", "weights"},
+		// Metal's own attention of few rows takes a mask and is as fast.
+		CUDA:     mlx.KernelSource{Header: compact(cudaHeader) + compact(mmaHeader) + compact(loadHeader) + compact(attentionMacros), Source: cudaIndex + compact(attentionText)},
+		Fallback: d.attendParts,
+	}
+}
+
+// attendParts is the kernel's result in operations: all in the first part.
+func (d HeadsShape) attendParts(s *mlx.Scope, in []mlx.Array, l mlx.Launch) []mlx.Array {
+	f := func(a mlx.Array) mlx.Array { return s.AsType(a, mlx.Float32) }
+	t, n, capacity := in[0].Dim(2), d.Queries/d.Keys, in[1].Dim(2)
+	key := s.Reshape(s.Arange(0, float64(capacity), 1, mlx.Int32), 1, capacity)
+	row := s.Add(s.Reshape(s.Arange(0, float64(t), 1, mlx.Int32), t, 1), in[3])
+	last := row
+	if !templateBool(l, "CAUSAL") {
+		last = s.Add(in[3], s.Scalar(float64(t-1), mlx.Int32))
+	}
+	seen := s.LessEqual(key, last)
+	if w := templateInt(l, "WINDOW"); w > 0 {
+		seen = s.LogicalAnd(seen, s.Greater(key, s.Sub(row, s.Scalar(float64(w), mlx.Int32))))
+	}
+	q := s.Reshape(f(in[0]), 1, d.Keys, n*t, d.Dim)
+	score := s.Reshape(s.MatMul(q, s.SwapAxes(f(in[1]), 2, 3)), 1, d.Keys, n, t, capacity)
+	score = s.Where(seen, s.Mul(score, s.Scalar(float64(templateFloat(l, "SCALE"))*log2e, mlx.Float32)), s.Scalar(-1e30, mlx.Float32))
+	top := s.Max(score, true, -1)
+	p := s.Where(seen, s.Exp(s.Mul(s.Sub(score, top), s.Scalar(1/log2e, mlx.Float32))), s.Scalar(0, mlx.Float32))
+	sum := s.Reshape(s.MatMul(s.Reshape(p, 1, d.Keys, n*t, capacity), f(in[2])), 1, d.Queries, t, d.Dim)
+	weights := s.Reshape(s.Concat(-1, top, s.Sum(p, true, -1)), 1, d.Queries, t, 2)
+	pad := func(a mlx.Array, fill float64) mlx.Array {
+		a = s.SwapAxes(a, 1, 2)
+		rest := s.Full(fill, mlx.Float32, splits-1, t, d.Queries, a.Dim(3))
+		return s.Concat(0, a, rest)
+	}
+	return []mlx.Array{pad(sum, 0), pad(weights, 0)}
+}
+
+const log2e = 1.4426950408889634
+
+func (d HeadsShape) joinSpec() mlx.KernelSpec {
+	return mlx.KernelSpec{
+		Name:    "godflash_attention_join",
+		Inputs:  []string{"sums", "weights", "q"},
+		Outputs: []string{"y"},
+		CUDA:    cuda(joinText),
+		Fallback: func(s *mlx.Scope, in []mlx.Array, l mlx.Launch) []mlx.Array {
+			t := in[0].Dim(1)
+			top, sum := s.SliceAxis(in[1], -1, 0, 1), s.SliceAxis(in[1], -1, 1, 2)
+			live := s.Greater(sum, s.Scalar(0, mlx.Float32))
+			top = s.Where(live, top, s.Scalar(-1e30, mlx.Float32))
+			share := s.Where(live, s.Exp(s.Mul(s.Sub(top, s.Max(top, true, 0)), s.Scalar(1/log2e, mlx.Float32))), s.Scalar(0, mlx.Float32))
+			y := s.Div(s.Sum(s.Mul(in[0], share), false, 0), s.Sum(s.Mul(sum, share), false, 0))
+			if d.Gated {
+				q := s.Reshape(Cols{in[2], templateInt(l, "QAT"), 2 * d.Queries * d.Dim}.Take(s), t, d.Queries, 2*d.Dim)
+				y = s.Mul(y, s.Sigmoid(s.AsType(s.SliceAxis(q, 2, d.Dim, 2*d.Dim), mlx.Float32)))
+			}
+			return []mlx.Array{s.Reshape(s.AsType(y, in[2].Dtype()), 1, t, d.Queries*d.Dim)}
+		},
+	}
+}
+
+// Attends reports whether Attend serves a block of rows over keys: on CUDA, for
+// bfloat16 and up to BlockRows rows, in a cache whose row 0 is position 0.
+func (k *Heads) Attends(s *mlx.Scope, q, keys mlx.Array) bool {
+	return k != nil && k.attention != nil && s.Err() == nil && q.Dim(2) <= BlockRows && q.Dtype() == mlx.BFloat16 && keys.Dim(2)%k.shape.tile() == 0
+}
+
+// Attend is attention of queries [1, heads, T, dim] from position, int32 [1], over
+// a cache's whole buffers [1, key heads, capacity, dim], heads side by side and
+// through the gates behind the queries in qCols: [1, T, heads · dim].
+func (k *Heads) Attend(s *mlx.Scope, q, keys, values, position mlx.Array, see See, scale float32, qCols Cols) mlx.Array {
+	parts := k.shape.attentionCall(q, keys, values, position, see, scale).run(s, k.attention)
+	if len(parts) != 2 {
+		return mlx.Array{}
+	}
+	out := k.shape.joinCall(parts[0], parts[1], qCols).run(s, k.join)
+	if len(out) != 1 {
+		return mlx.Array{}
+	}
+	return out[0]
+}
+
+func (d HeadsShape) attentionCall(q, keys, values, position mlx.Array, see See, scale float32) call {
+	t, threads := q.Dim(2), d.Queries/d.Keys*32
+	parts := func(width int) mlx.Output {
+		return mlx.Output{Dtype: mlx.Float32, Shape: []int{splits, t, d.Queries, width}}
+	}
+	return call{[]mlx.Array{q, keys, values, position}, mlx.Launch{
+		Outputs: []mlx.Output{parts(d.Dim), parts(2)},
+		Grid:    [3]int{splits * threads, d.Keys}, Group: [3]int{threads},
+		Template: []mlx.TemplateArg{
+			{Name: "HQ", Value: d.Queries},
+			{Name: "HK", Value: d.Keys},
+			{Name: "D", Value: d.Dim},
+			{Name: "BK", Value: d.tile()},
+			{Name: "SPLITS", Value: splits},
+			{Name: "CAUSAL", Value: see.Causal},
+			{Name: "WINDOW", Value: see.Size},
+			{Name: "SCALE", Value: floatBits(scale)},
+		},
+	}}
+}
+
+func (d HeadsShape) joinCall(sums, weights mlx.Array, q Cols) call {
+	t := sums.Dim(1)
+	return call{[]mlx.Array{sums, weights, q.Array}, mlx.Launch{
+		Outputs: []mlx.Output{{Dtype: q.Array.Dtype(), Shape: []int{1, t, d.Queries * d.Dim}}},
+		Grid:    warps(t * d.Queries), Group: [3]int{128},
+		Template: []mlx.TemplateArg{
+			{Name: "T", Value: q.Array.Dtype()},
+			{Name: "HQ", Value: d.Queries},
+			{Name: "D", Value: d.Dim},
+			{Name: "SPLITS", Value: splits},
+			{Name: "GATED", Value: d.Gated},
+			{Name: "QROW", Value: q.Array.Dim(2)},
+			{Name: "QAT", Value: q.At},
+		},
+	}}
+}

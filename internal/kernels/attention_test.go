@@ -1,0 +1,119 @@
+package kernels
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/godflash/godflash/mlx"
+)
+
+var attentionShapes = []HeadsShape{
+	{Queries: 4, Keys: 2, Dim: 64, Eps: 1e-6},
+	{Queries: 6, Keys: 1, Dim: 256, Gated: true, Eps: 1e-6},
+}
+
+// attentionCase is a block of rows at a position in a cache of 256 rows.
+type attentionCase struct {
+	shape                   HeadsShape
+	see                     See
+	at, rows                int
+	q, keys, values, within mlx.Array // within holds queries and gates in columns
+}
+
+func attentionCases(s *mlx.Scope) []attentionCase {
+	var out []attentionCase
+	r := newSource(s, 10)
+	for i, d := range attentionShapes {
+		for _, at := range []int{0, 3, 130, 200} {
+			for _, rows := range []int{1, 5, 16} {
+				for _, see := range []See{{Causal: true}, {}, {Causal: true, Size: 70}} {
+					if i > 0 && see != (See{Causal: true}) || rows == 5 && at == 3 {
+						continue
+					}
+					bf := func(shape ...int) mlx.Array { return r.normal(mlx.BFloat16, 0, 1, shape...) }
+					out = append(out, attentionCase{
+						d, see, at, rows, bf(1, d.Queries, rows, d.Dim), bf(1, d.Keys, 256, d.Dim), bf(1, d.Keys, 256, d.Dim),
+						bf(1, rows, 7+d.Queries*d.queryWidth()),
+					})
+				}
+			}
+		}
+	}
+	return out
+}
+
+func (c attentionCase) call(s *mlx.Scope) call {
+	return c.shape.attentionCall(c.q, c.keys, c.values, mlx.FromSlice(s, []int32{int32(c.at)}), c.see, float32(1/math.Sqrt(float64(c.shape.Dim))))
+}
+
+func (c attentionCase) cols() Cols { return Cols{c.within, 7, c.shape.Queries * c.shape.queryWidth()} }
+
+// want is MLX's own attention in float32, with a mask, gated.
+func (c attentionCase) want(s *mlx.Scope) mlx.Array {
+	d := c.shape
+	seen := make([]bool, c.rows*256)
+	for r := range c.rows {
+		for k := range 256 {
+			last := c.at + c.rows - 1
+			if c.see.Causal {
+				last = c.at + r
+			}
+			seen[r*256+k] = k <= last && (c.see.Size == 0 || k > c.at+r-c.see.Size)
+		}
+	}
+	f := func(a mlx.Array) mlx.Array { return s.AsType(a, mlx.Float32) }
+	y := s.Attention(f(c.q), f(c.keys), f(c.values), mlx.AttentionOptions{Scale: float32(1 / math.Sqrt(float64(d.Dim))), Mask: mlx.FromSlice(s, seen, c.rows, 256)})
+	y = s.SwapAxes(y, 1, 2)
+	if d.Gated {
+		q := s.Reshape(f(c.cols().Take(s)), 1, c.rows, d.Queries, 2*d.Dim)
+		y = s.Mul(y, s.Sigmoid(s.SliceAxis(q, 3, d.Dim, 2*d.Dim)))
+	}
+	return s.Reshape(y, 1, c.rows, d.Queries*d.Dim)
+}
+
+// attentionTrials are the second step, on the first step's result in operations.
+func attentionTrials(s *mlx.Scope) []trial {
+	var out []trial
+	for i, c := range attentionCases(s) {
+		first := trial{fmt.Sprintf("attention %d", i), c.shape.attentionSpec(), c.call(s), 0}
+		parts := first.spec.Fallback(s, first.call.in, first.call.launch)
+		out = append(out, first, trial{fmt.Sprintf("join %d", i), c.shape.joinSpec(), c.shape.joinCall(parts[0], parts[1], c.cols()), 0.02})
+	}
+	return out
+}
+
+// Both steps, as kernels and as operations, give MLX's attention.
+func TestAttention(t *testing.T) {
+	do(t, func(s *mlx.Scope) {
+		trials := attentionTrials(s)
+		require.NoError(t, s.Err())
+		var sh *shim
+		if lib.Device() == mlx.DeviceCPU {
+			sh = newShim(t, trials)
+		}
+		run := func(spec mlx.KernelSpec, c call) []mlx.Array {
+			if sh == nil {
+				k := s.NewKernel(spec, nil)
+				out := c.run(s, k)
+				require.NoError(t, s.Err())
+				require.Equal(t, "cuda", k.Backend())
+				return out
+			}
+			var out []mlx.Array
+			for i, raw := range sh.run(t, spec, spec.CUDA, c) {
+				out = append(out, array(t, s, raw, c.launch.Outputs[i]))
+			}
+			return out
+		}
+		for i, c := range attentionCases(s) {
+			parts := run(c.shape.attentionSpec(), c.call(s))
+			got := run(c.shape.joinSpec(), c.shape.joinCall(parts[0], parts[1], c.cols()))
+			second := trials[2*i+1]
+			near(t, s, c.want(s), got[0], 0.02, "case %d, kernels: %+v at %d, %d rows", i, c.see, c.at, c.rows)
+			near(t, s, c.want(s), second.spec.Fallback(s, second.call.in, second.call.launch)[0], 0.02, "case %d, operations", i)
+		}
+	})
+}

@@ -1,0 +1,148 @@
+package kernels
+
+// loadHeader is the transposing load of matrix fragments from shared memory.
+const loadHeader = `
+__device__ __forceinline__ void gf_load_transposed(const void* p, unsigned* r) {
+asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3},[%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"((unsigned)__cvta_generic_to_shared(p)));
+}
+`
+
+const attentionMacros = `
+#define GF_UINT(p) (*(const unsigned*)(p))
+#define GF_PAIR(a, b) gf_pair(a, b)
+__device__ __forceinline__ unsigned gf_pair(float a, float b) {
+const __nv_bfloat16 x = __nv_bfloat16(a), y = __nv_bfloat16(b);
+return (unsigned)*(const unsigned short*)&x | (unsigned)*(const unsigned short*)&y << 16;
+}
+`
+
+// attentionText is attention of up to 16 rows at a position that the device
+// knows, over the rows of a cache [1, HK, capacity, D]. A block takes every
+// SPLITS-th part of the keys for one key head, a warp one query head; tiles of BK
+// keys pass through shared memory. Row r sees the keys up to its own position,
+// or, not causal, up to the block's last; with a WINDOW, not those that lie
+// WINDOW or more positions before it. Parts leave unnormalised sums and, for
+// each, the greatest score and the sum of weights, in powers of two.
+const attentionText = `
+constexpr int GQ = HQ / HK, P = D + 8, NTH = GQ * 32;
+__shared__ __align__(16) __nv_bfloat16 ks[BK * P];
+__shared__ __align__(16) __nv_bfloat16 vs[BK * P];
+const int lane = tid & 31, warp = tid >> 5, g = lane >> 2, t = lane & 3;
+const int part = bid, kh = blockIdx.y, head = kh * GQ + warp;
+const int rows = q_shape[2], capacity = keys_shape[2];
+const int at = position[0], end = at + rows;
+const int first = WINDOW > 0 && at - WINDOW + 1 > 0 ? (at - WINDOW + 1) / BK : 0;
+const int tiles = (end + BK - 1) / BK - first, each = (tiles + SPLITS - 1) / SPLITS;
+const int from = first + part * each, to = min(first + tiles, from + each);
+float m0 = -1e30f, m1 = -1e30f, l0 = 0, l1 = 0;
+float acc[D / 8][4];
+unsigned qa[D / 16][4];
+#pragma unroll
+for (int i = 0; i < D / 8; i++) { acc[i][0] = 0; acc[i][1] = 0; acc[i][2] = 0; acc[i][3] = 0; }
+const __nv_bfloat16* q0 = q + ((size_t)head * rows + g) * D;
+const __nv_bfloat16* q1 = q0 + (size_t)8 * D;
+#pragma unroll
+for (int i = 0; i < D / 16; i++) {
+  qa[i][0] = g < rows ? GF_UINT(q0 + i * 16 + 2 * t) : 0; qa[i][1] = g + 8 < rows ? GF_UINT(q1 + i * 16 + 2 * t) : 0;
+  qa[i][2] = g < rows ? GF_UINT(q0 + i * 16 + 2 * t + 8) : 0; qa[i][3] = g + 8 < rows ? GF_UINT(q1 + i * 16 + 2 * t + 8) : 0;
+}
+const float scale = GF_FLOAT(SCALE) * 1.44269504f;
+for (int tile = from; tile < to; tile++) {
+  const __nv_bfloat16* kg = keys + ((size_t)kh * capacity + (size_t)tile * BK) * D;
+  const __nv_bfloat16* vg = values + ((size_t)kh * capacity + (size_t)tile * BK) * D;
+  __syncthreads();
+  for (int i = tid; i < BK * D / 8; i += NTH) {
+    const int r = i / (D / 8), c = (i - r * (D / 8)) * 8;
+    *(uint4*)(ks + r * P + c) = *(const uint4*)(kg + r * D + c);
+    *(uint4*)(vs + r * P + c) = *(const uint4*)(vg + r * D + c);
+  }
+  __syncthreads();
+  float s[BK / 8][4];
+  #pragma unroll
+  for (int j = 0; j < BK / 8; j++) {
+    s[j][0] = 0; s[j][1] = 0; s[j][2] = 0; s[j][3] = 0;
+    const __nv_bfloat16* k = ks + (j * 8 + g) * P;
+    #pragma unroll
+    for (int i = 0; i < D / 16; i++) gf_mma(s[j], qa[i], GF_UINT(k + i * 16 + 2 * t), GF_UINT(k + i * 16 + 2 * t + 8));
+  }
+  float n0 = m0, n1 = m1;
+  #pragma unroll
+  for (int j = 0; j < BK / 8; j++) {
+    #pragma unroll
+    for (int e = 0; e < 2; e++) {
+      const int key = tile * BK + j * 8 + 2 * t + e, last0 = CAUSAL ? at + g : end - 1, last1 = CAUSAL ? at + g + 8 : end - 1;
+      const bool see0 = key <= last0 && (WINDOW == 0 || key > at + g - WINDOW), see1 = key <= last1 && (WINDOW == 0 || key > at + g + 8 - WINDOW);
+      s[j][e] = see0 ? s[j][e] * scale : -1e30f;
+      s[j][2 + e] = see1 ? s[j][2 + e] * scale : -1e30f;
+      n0 = fmaxf(n0, s[j][e]);
+      n1 = fmaxf(n1, s[j][2 + e]);
+    }
+  }
+  n0 = fmaxf(n0, GF_XOR(n0, 1)); n0 = fmaxf(n0, GF_XOR(n0, 2));
+  n1 = fmaxf(n1, GF_XOR(n1, 1)); n1 = fmaxf(n1, GF_XOR(n1, 2));
+  const float f0 = exp2f(m0 - n0), f1 = exp2f(m1 - n1);
+  m0 = n0; m1 = n1; l0 *= f0; l1 *= f1;
+  #pragma unroll
+  for (int i = 0; i < D / 8; i++) { acc[i][0] *= f0; acc[i][1] *= f0; acc[i][2] *= f1; acc[i][3] *= f1; }
+  #pragma unroll
+  for (int j = 0; j < BK / 8; j++) {
+    #pragma unroll
+    for (int e = 0; e < 2; e++) {
+      s[j][e] = s[j][e] > -1e29f ? exp2f(s[j][e] - m0) : 0.0f;
+      s[j][2 + e] = s[j][2 + e] > -1e29f ? exp2f(s[j][2 + e] - m1) : 0.0f;
+      l0 += s[j][e];
+      l1 += s[j][2 + e];
+    }
+  }
+  #pragma unroll
+  for (int j = 0; j < BK / 16; j++) {
+    const unsigned p[4] = {GF_PAIR(s[2 * j][0], s[2 * j][1]), GF_PAIR(s[2 * j][2], s[2 * j][3]), GF_PAIR(s[2 * j + 1][0], s[2 * j + 1][1]), GF_PAIR(s[2 * j + 1][2], s[2 * j + 1][3])};
+    const __nv_bfloat16* v = vs + (j * 16 + (lane & 15)) * P + (lane >> 4) * 8;
+    #pragma unroll
+    for (int i = 0; i < D / 16; i++) {
+      unsigned r[4];
+      gf_load_transposed(v + i * 16, r);
+      gf_mma(acc[2 * i], p, r[0], r[1]);
+      gf_mma(acc[2 * i + 1], p, r[2], r[3]);
+    }
+  }
+}
+l0 += GF_XOR(l0, 1); l0 += GF_XOR(l0, 2); l1 += GF_XOR(l1, 1); l1 += GF_XOR(l1, 2);
+const size_t u0 = ((size_t)part * rows + g) * HQ + head, u1 = u0 + (size_t)8 * HQ;
+if (t == 0) {
+  if (g < rows) *(float2*)(weights + u0 * 2) = make_float2(m0, l0);
+  if (g + 8 < rows) *(float2*)(weights + u1 * 2) = make_float2(m1, l1);
+}
+#pragma unroll
+for (int i = 0; i < D / 8; i++) {
+  if (g < rows) *(float2*)(sums + u0 * D + i * 8 + 2 * t) = make_float2(acc[i][0], acc[i][1]);
+  if (g + 8 < rows) *(float2*)(sums + u1 * D + i * 8 + 2 * t) = make_float2(acc[i][2], acc[i][3]);
+}
+`
+
+// joinText puts the parts together, in a fixed order, and through the gates where
+// the layer has them. A warp does one head of one row.
+const joinText = `
+const int lane = tid & 31, unit = bid * 4 + (tid >> 5), rows = sums_shape[1];
+const int row = unit / HQ, head = unit - row * HQ;
+if (row < rows) {
+  float m = -1e30f, l = 0;
+  if (lane < SPLITS) { m = weights[((size_t)lane * rows * HQ + unit) * 2]; l = weights[((size_t)lane * rows * HQ + unit) * 2 + 1]; }
+  float top = m;
+  for (int o = 16; o > 0; o >>= 1) top = fmaxf(top, GF_XOR(top, o));
+  const float w = l > 0 ? exp2f(m - top) : 0.0f;
+  float total = w * l;
+  for (int o = 16; o > 0; o >>= 1) total += GF_XOR(total, o);
+  float a[D / 32];
+  for (int i = 0; i < D / 32; i++) a[i] = 0;
+  for (int p = 0; p < SPLITS; p++) {
+    const float share = __shfl_sync(0xffffffffu, w, p);
+    if (share > 0) for (int i = 0; i < D / 32; i++) a[i] += share * sums[((size_t)p * rows * HQ + unit) * D + lane + 32 * i];
+  }
+  for (int i = 0; i < D / 32; i++) {
+    float x = a[i] / total;
+    if (GATED) x /= 1.0f + GF_EXP(-(float)q[(size_t)row * QROW + QAT + (head * 2 + 1) * D + lane + 32 * i]);
+    y[(size_t)unit * D + lane + 32 * i] = (T)x;
+  }
+}
+`
