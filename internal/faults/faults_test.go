@@ -144,6 +144,11 @@ var planted = []fault{
 		"./internal/stoptext", "TestStops|TestAny",
 	},
 	{
+		"text: what is held back is copied for each piece", "internal/stoptext/stoptext.go",
+		"		return a[:n]\n", "		return (a + b)[:n]\n",
+		"./internal/stoptext", "TestLinear",
+	},
+	{
 		"text: a block passes the thought's budget", "dflash/forced.go",
 		"left = min(left, g.plan.thought-g.stats.ReasoningTokens)", "left = min(left, g.plan.thought-g.stats.ReasoningTokens+1)",
 		"./dflash", "TestThinkingBudget$",
