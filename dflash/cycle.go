@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/godflash/godflash/internal/nn"
+	"github.com/godflash/godflash/internal/probe"
 	"github.com/godflash/godflash/mlx"
 )
 
@@ -95,6 +96,9 @@ func (d *Decoder) runCycle(ctx context.Context, rows int, want cut) (cycle, erro
 		}
 		d.past.rows = append(d.past.rows, o.block[:n]...)
 		d.scorer.commit(s, b.ids, nn.Rows{N: n})
+		if err := d.probe.End(probe.Commit, s, d.state()...); err != nil {
+			return err
+		}
 		clock.Done()
 		prepared := time.Now()
 		err = s.Eval(d.state()...)
@@ -145,6 +149,9 @@ func (d *Decoder) build(s *mlx.Scope, anchor mlx.Array, rows int) (verified, err
 			return verified{}, err
 		}
 		p = d.propose(s, anchor, r, rows)
+		if err := d.probe.End(probe.Draft, s, p.ids); err != nil {
+			return verified{}, err
+		}
 	}
 	var allowed mlx.Array
 	if d.bound(rows) {
@@ -161,7 +168,8 @@ func (d *Decoder) build(s *mlx.Scope, anchor mlx.Array, rows int) (verified, err
 			rows, r, p = kept, r.cut(s, kept), p.cut(s, drafts)
 		}
 	}
-	return d.verify(s, anchor, p, rows, r, allowed), nil
+	v := d.verify(s, anchor, p, rows, r, allowed)
+	return v, d.probe.End(probe.Verify, s, append([]mlx.Array{v.packed}, v.taps...)...)
 }
 
 // verify makes the graph of a block of rows through the target. p has a draft

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/godflash/godflash/internal/nn"
+	"github.com/godflash/godflash/internal/probe"
 	"github.com/godflash/godflash/mlx"
 )
 
@@ -69,7 +70,11 @@ func (d *Decoder) runPipelined(ctx context.Context, next *nextRows, budget int) 
 	}
 	err = d.do(ctx, func(s *mlx.Scope) error {
 		start := time.Now()
-		for len(d.flights) < maxFlights && d.canLaunch(next.peek(), budget) {
+		most := maxFlights
+		if d.probe.Waits() {
+			most = 1
+		}
+		for len(d.flights) < most && d.canLaunch(next.peek(), budget) {
 			if err := d.launch(s, next.take()); err != nil {
 				return err
 			}
@@ -105,6 +110,9 @@ func (d *Decoder) launch(s *mlx.Scope, rows int) error {
 	next := s.Take(b.choices, b.count, 0)
 	held := len(d.waiting)
 	if err := d.commitLaunched(s, b); err != nil {
+		return err
+	}
+	if err := d.probe.End(probe.Commit, s, d.state()...); err != nil {
 		return err
 	}
 	clock.Built()

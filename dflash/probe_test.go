@@ -33,6 +33,22 @@ func TestProbe(t *testing.T) {
 		for _, h := range times {
 			require.Positive(t, h.Build)
 			require.Equal(t, pipelined, h.Dispatch > 0)
+			require.Zero(t, h.Draft+h.Verify+h.Commit)
+		}
+
+		// Parts on their own do not change what comes out.
+		p = &probe.Probe{Split: true}
+		var ids []int
+		for token, err := range s.Generate(probe.With(t.Context(), p), dflash.Request{IDs: ref.Prompt, MaxTokens: 40, BlockSize: 16, NoCache: true}) {
+			require.NoError(t, err)
+			require.Zero(t, s.InFlight())
+			ids = append(ids, token.ID)
+		}
+		require.Equal(t, ref.Greedy[:40], ids)
+		for _, h := range p.Times()[:2] {
+			require.Positive(t, h.Draft)
+			require.Positive(t, h.Verify)
+			require.Positive(t, h.Commit)
 		}
 	}
 

@@ -313,7 +313,7 @@ func (g *generation) decode(ctx context.Context, budget int) (cycle, error) {
 	if !d.drafting {
 		g.next.rows = 1
 	}
-	if d.pipelined && !d.probe.Waits() {
+	if d.pipelined {
 		g.next.most = g.plan.rows
 		c, ok, err := d.runPipelined(ctx, &g.next, budget)
 		if err != nil {

@@ -43,7 +43,8 @@ func shapes(ctx context.Context, o *options, stderr io.Writer) (r *shapeReport, 
 	if err := pair.Write(dir); err != nil {
 		return nil, err
 	}
-	fmt.Fprintf(stderr, "bench: making the weights of %s\n", pair.Target.Name)
+	say := since(stderr)
+	say("making the weights of %s", pair.Target.Name)
 	engine, err := dflash.Open(weights.WithMaker(ctx, pair.Maker(o.seed)), dir, &dflash.Options{DraftBits: o.draftBits, BlockSize: o.block})
 	if err != nil {
 		return nil, err
@@ -51,7 +52,7 @@ func shapes(ctx context.Context, o *options, stderr io.Writer) (r *shapeReport, 
 	defer func() { err = errors.Join(err, engine.Close()) }()
 	info := engine.Info()
 	lib := engine.Target().Library()
-	m := &shapeBench{o: o, pair: pair, engine: engine, accepted: pattern(o.accept, info.BlockSize-1, o.cycles, o.seed)}
+	m := &shapeBench{o: o, pair: pair, engine: engine, say: say, accepted: pattern(o.accept, info.BlockSize-1, o.cycles, o.seed)}
 	m.accepted = append(pattern(o.accept, info.BlockSize-1, skipped, o.seed), m.accepted...)
 	for _, n := range contexts {
 		if most := min(info.ContextLength, info.DraftContextLen) - (o.cycles+skipped+4)*info.BlockSize; n > most {
@@ -72,9 +73,9 @@ func shapes(ctx context.Context, o *options, stderr io.Writer) (r *shapeReport, 
 	if r.Bandwidth, err = measureBandwidth(ctx, lib, bytes); err != nil {
 		return nil, err
 	}
-	fmt.Fprintf(stderr, "bench: memory reads %.0f GB/s, copies %.0f GB/s\n", r.Bandwidth.Sum/1e9, r.Bandwidth.Copy/1e9)
+	say("memory reads %.0f GB/s, copies %.0f GB/s", r.Bandwidth.Sum/1e9, r.Bandwidth.Copy/1e9)
 	if o.peer != "" {
-		fmt.Fprintln(stderr, "bench: the peer makes its weights")
+		say("the peer makes its weights")
 		if m.peer, err = startPeer(ctx, o.peer, peerModel{Config: pair.Config(), Bits: o.bits, Float32: lib.Device() == mlx.DeviceCPU}, stderr); err != nil {
 			return nil, err
 		}
@@ -87,11 +88,19 @@ func shapes(ctx context.Context, o *options, stderr io.Writer) (r *shapeReport, 
 			r.Machine.LoadAfter = unknown
 			return r, fmt.Errorf("context of %d: %w", n, err)
 		}
-		fmt.Fprintln(stderr, "bench:", c.line())
+		say("%s", c.line())
 		r.Contexts = append(r.Contexts, c)
 	}
 	r.Machine.LoadAfter = loadAverage(ctx)
 	return r, nil
+}
+
+// since gives a log whose lines begin with the time since now.
+func since(w io.Writer) func(format string, args ...any) {
+	began := time.Now()
+	return func(format string, args ...any) {
+		fmt.Fprintf(w, "bench: %.1f s: %s\n", time.Since(began).Seconds(), fmt.Sprintf(format, args...))
+	}
 }
 
 // shapeBench is one pair under measurement.
@@ -102,6 +111,7 @@ type shapeBench struct {
 	peer     *peer // nil without
 	accepted []int
 	prompts  uint64 // prompts made so far: no two are the same
+	say      func(format string, args ...any)
 }
 
 // dense is the width of a weight that is not quantised, in bytes.
@@ -146,33 +156,41 @@ func (m *shapeBench) at(ctx context.Context, n int, b bandwidth) (atContext, err
 	var draft, verify, commit, prefill, draftedPrefill []float64
 	var step, piped, read, build, dispatch []float64
 	for range m.o.repeats {
-		// By hand first: whatever the prompt's pass costs once, it costs here.
-		d, v, k, err := m.phases(ctx, n)
+		// The parts first: whatever the prompt's pass costs once, it costs here.
+		drafted := dflash.Request{BlockSize: info.BlockSize}
+		parts, err := m.run(ctx, n, drafted, mode{split: true})
 		if err != nil {
 			return c, err
 		}
-		draft, verify, commit = append(draft, d...), append(verify, v...), append(commit, k...)
-		plain, err := m.run(ctx, n, dflash.Request{NoDraft: true}, false)
+		for _, t := range parts.cycles {
+			draft, verify, commit = append(draft, milliseconds(t.Draft)), append(verify, milliseconds(t.Verify)), append(commit, milliseconds(t.Commit))
+		}
+		plain, err := m.run(ctx, n, dflash.Request{NoDraft: true}, mode{})
 		if err != nil {
 			return c, err
 		}
 		step, prefill = append(step, plain.intervals...), append(prefill, plain.prefill)
 		c.PlainPeak = max(c.PlainPeak, plain.peak)
-		each, err := m.run(ctx, n, dflash.Request{BlockSize: info.BlockSize}, true)
+		each, err := m.run(ctx, n, drafted, mode{wait: true})
 		if err != nil {
 			return c, err
 		}
 		read, draftedPrefill = append(read, each.intervals...), append(draftedPrefill, each.prefill)
-		build = append(build, each.build...)
+		for _, t := range each.cycles {
+			build = append(build, milliseconds(t.Build))
+		}
 		c.Peak = max(c.Peak, each.peak)
 		if info.Device != mlx.DeviceGPU {
 			continue // the library waits for every cycle there
 		}
-		ahead, err := m.run(ctx, n, dflash.Request{BlockSize: info.BlockSize}, false)
+		ahead, err := m.run(ctx, n, drafted, mode{})
 		if err != nil {
 			return c, err
 		}
-		piped, dispatch = append(piped, ahead.intervals...), append(dispatch, ahead.dispatch...)
+		piped = append(piped, ahead.intervals...)
+		for _, t := range ahead.cycles {
+			dispatch = append(dispatch, milliseconds(t.Dispatch))
+		}
 	}
 	c.Prefill, c.DraftedPrefill = spreadOf(prefill), spreadOf(draftedPrefill)
 	c.Step, c.ReadCycle, c.Build = spreadOf(step), spreadOf(read), spreadOf(build)
@@ -193,23 +211,29 @@ func (m *shapeBench) at(ctx context.Context, n int, b bandwidth) (atContext, err
 	return c, ctx.Err()
 }
 
-// timed is one generation.
-type timed struct {
-	intervals       []float64 // ms from cycle to cycle
-	build, dispatch []float64 // ms of the host, a cycle
-	prefill         float64   // ms
-	peak            int64
+// mode is how a run is measured.
+type mode struct {
+	wait  bool // the host reads every cycle before it builds the next
+	split bool // each part of a cycle is waited for
 }
 
-// run generates the timed cycles after a prompt of n tokens. wait has the host
-// read every cycle before it builds the next.
-func (m *shapeBench) run(ctx context.Context, n int, r dflash.Request, wait bool) (timed, error) {
+// timed is one generation.
+type timed struct {
+	intervals []float64 // ms from cycle to cycle
+	cycles    []probe.Times
+	prefill   float64 // ms
+	peak      int64
+}
+
+// run generates the timed cycles after a prompt of n tokens, under a probe with
+// the pattern.
+func (m *shapeBench) run(ctx context.Context, n int, r dflash.Request, how mode) (timed, error) {
 	session, err := m.engine.NewSession()
 	if err != nil {
 		return timed{}, err
 	}
 	defer session.Close()
-	p := &probe.Probe{Accepted: m.accepted, ReadEach: wait}
+	p := &probe.Probe{Accepted: m.accepted, ReadEach: how.wait, Split: how.split}
 	want := 1 // the first token is the prompt's
 	for _, accepted := range m.accepted {
 		if r.NoDraft {
@@ -235,13 +259,23 @@ func (m *shapeBench) run(ctx context.Context, n int, r dflash.Request, wait bool
 	}
 	t := timed{prefill: milliseconds(stats.Prefill), peak: memory.Peak, intervals: intervals(at, stats.AcceptedPerCycle)}
 	t.intervals = t.intervals[min(skipped, len(t.intervals)):]
-	for i, h := range p.Times() {
-		if i >= skipped {
-			t.build = append(t.build, milliseconds(h.Build))
-			t.dispatch = append(t.dispatch, milliseconds(h.Dispatch))
-		}
-	}
+	t.cycles = p.Times()
+	t.cycles = t.cycles[min(skipped, len(t.cycles)):]
+	m.say("%s, context %d: prefill %.0f ms, then %.2f s", name(r, how), n, t.prefill, at[len(at)-1].Sub(at[0]).Seconds())
 	return t, nil
+}
+
+// name says what a run is, for the log.
+func name(r dflash.Request, how mode) string {
+	switch {
+	case r.NoDraft:
+		return "plain"
+	case how.split:
+		return "in parts"
+	case how.wait:
+		return "waited for"
+	}
+	return "cycles"
 }
 
 // intervals turns the times of tokens into those between cycles, whose tokens
@@ -255,41 +289,6 @@ func intervals(at []time.Time, acceptedPerCycle []int) []float64 {
 		next += acceptedPerCycle[len(out)-1] + 1
 	}
 	return out
-}
-
-// phases drives a decoder by hand, each part waited for.
-func (m *shapeBench) phases(ctx context.Context, n int) (draft, verify, commit []float64, err error) {
-	d, err := m.engine.NewDecoder()
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	defer func() { err = errors.Join(err, d.Close()) }()
-	ctx = probe.With(ctx, &probe.Probe{Accepted: m.accepted})
-	if _, err := d.Prefill(ctx, m.prompt(n)); err != nil {
-		return nil, nil, nil, err
-	}
-	for i := range m.accepted {
-		began := time.Now()
-		drafts, err := d.Propose(ctx, m.engine.Info().BlockSize-1)
-		if err != nil {
-			return nil, nil, nil, err
-		}
-		drafted := time.Now()
-		v, err := d.Verify(ctx, drafts)
-		if err != nil {
-			return nil, nil, nil, err
-		}
-		verified := time.Now()
-		if err := d.Commit(ctx, v.Accepted+1); err != nil {
-			return nil, nil, nil, err
-		}
-		if i >= skipped {
-			draft = append(draft, milliseconds(drafted.Sub(began)))
-			verify = append(verify, milliseconds(verified.Sub(drafted)))
-			commit = append(commit, milliseconds(time.Since(verified)))
-		}
-	}
-	return draft, verify, commit, nil
 }
 
 // measurePeer decodes plainly with the other software, once to warm up.

@@ -175,7 +175,7 @@ func TestSyntheticInterrupted(t *testing.T) {
 	defer cancel()
 	var stdout, stderr strings.Builder
 	watch := writerFunc(func(p []byte) (int, error) {
-		if strings.Contains(string(p), "context 8: ") {
+		if strings.Contains(string(p), "speed-up") {
 			cancel()
 		}
 		return stderr.Write(p)

@@ -21,16 +21,27 @@ type Probe struct {
 	// ReadEach has the host wait for every cycle, on devices on which it would
 	// build the next one meanwhile.
 	ReadEach bool
+	// Split evaluates each part of a cycle on its own, so that Times has what each
+	// takes. Implies ReadEach.
+	Split bool
 
 	mu    sync.Mutex
 	at    int // of Accepted, the next entry
 	last  int // the entry that replaced a count last
-	times []Host
+	times []Times
+	clock *Clock // of the cycle that is being built
 }
 
-// Host is what one cycle cost the host: making its graph, and handing it to the
-// device, which is 0 where the host waits for the result at once.
-type Host struct{ Build, Dispatch time.Duration }
+// Times are those of one cycle.
+type Times struct {
+	// Build and Dispatch are what the cycle cost the host: making its graph, and
+	// handing it to the device, which is 0 where the host waits for the result at
+	// once.
+	Build, Dispatch time.Duration
+	// Draft, Verify and Commit are the parts, from graph to result. They are
+	// there with Split only, and Build and Dispatch are not to be used then.
+	Draft, Verify, Commit time.Duration
+}
 
 type key struct{}
 
@@ -44,7 +55,7 @@ func From(ctx context.Context) *Probe {
 }
 
 // Waits reports whether the host is to wait for every cycle.
-func (p *Probe) Waits() bool { return p != nil && p.ReadEach }
+func (p *Probe) Waits() bool { return p != nil && (p.ReadEach || p.Split) }
 
 // Count replaces count int32 [1] of a block of rows. The result depends on it, so
 // the device computes it still. A block of one row has no drafts.
@@ -72,17 +83,43 @@ func (p *Probe) Last(count, drafts int) int {
 }
 
 // Times are those of the cycles so far.
-func (p *Probe) Times() []Host {
+func (p *Probe) Times() []Times {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return append([]Host{}, p.times...)
+	return append([]Times{}, p.times...)
+}
+
+// Part is a part of a cycle.
+type Part int
+
+// The parts, in order.
+const (
+	Draft Part = iota
+	Verify
+	Commit
+)
+
+// End is called where a part's graph is complete, with its results. With Split
+// it evaluates them.
+func (p *Probe) End(part Part, s *mlx.Scope, results ...mlx.Array) error {
+	if p == nil || !p.Split {
+		return nil
+	}
+	if err := s.Eval(results...); err != nil {
+		return err
+	}
+	c := p.clock
+	now := time.Now()
+	*[]*time.Duration{&c.times.Draft, &c.times.Verify, &c.times.Commit}[part] = now.Sub(c.part)
+	c.part = now
+	return nil
 }
 
 // Clock times one cycle; nil without a probe.
 type Clock struct {
-	probe *Probe
-	began time.Time
-	host  Host
+	probe       *Probe
+	began, part time.Time
+	times       Times
 }
 
 // Start begins the time of a cycle.
@@ -90,13 +127,15 @@ func (p *Probe) Start() *Clock {
 	if p == nil {
 		return nil
 	}
-	return &Clock{probe: p, began: time.Now()}
+	now := time.Now()
+	p.clock = &Clock{probe: p, began: now, part: now}
+	return p.clock
 }
 
 // Built ends the making of the graph.
 func (c *Clock) Built() {
 	if c != nil {
-		c.host.Build = time.Since(c.began)
+		c.times.Build = time.Since(c.began)
 	}
 }
 
@@ -105,7 +144,7 @@ func (c *Clock) Handed() {
 	if c == nil {
 		return
 	}
-	c.host.Dispatch = time.Since(c.began) - c.host.Build
+	c.times.Dispatch = time.Since(c.began) - c.times.Build
 	c.Done()
 }
 
@@ -116,5 +155,5 @@ func (c *Clock) Done() {
 	}
 	c.probe.mu.Lock()
 	defer c.probe.mu.Unlock()
-	c.probe.times = append(c.probe.times, c.host)
+	c.probe.times = append(c.probe.times, c.times)
 }
