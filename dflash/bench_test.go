@@ -51,9 +51,13 @@ func BenchmarkGenerate(b *testing.B) {
 }
 
 // BenchmarkSamplingRules tells how many tokens a cycle gives by shared noise and
-// by rejection at several temperatures, on each pair's reference prompts, known
-// by heart and not. Each iteration is one seed; nothing is timed.
+// by rejection, at several temperatures, for each pair's reference prompts,
+// known by heart and not. Both rules draft at the same places, every third one
+// of texts that plain decoding drew: left to themselves they would draw other
+// texts, of which some stay with what the pair knows and some do not. Each
+// iteration is one seed; nothing is timed.
 func BenchmarkSamplingRules(b *testing.B) {
+	const rows, tokens, step = 16, 96, 3
 	for _, pair := range allPairs {
 		e := open(b, pair, dflash.Options{})
 		refs := references(b, pair)
@@ -62,22 +66,41 @@ func BenchmarkSamplingRules(b *testing.B) {
 			prompts []reference
 		}{{"known", refs[:9]}, {"unknown", refs[9:]}} {
 			for _, temperature := range []float64{0.3, 0.7, 1} {
-				for _, rejection := range []bool{false, true} {
-					b.Run(fmt.Sprintf("%s/%s/T=%.1f/rejection=%v", pair, set.name, temperature, rejection), func(b *testing.B) {
-						s := newSession(b, e)
-						var tokens, cycles int
-						seed := uint64(0)
-						for b.Loop() {
-							seed++
-							for _, ref := range set.prompts {
-								run(b, s, dflash.Request{IDs: ref.Prompt, MaxTokens: 96, BlockSize: 16, Sampling: dflash.Sampling{Temperature: temperature, Rejection: rejection, Seed: seed}})
-								tokens, cycles = tokens+s.Stats().CompletionTokens-1, cycles+s.Stats().Cycles
+				b.Run(fmt.Sprintf("%s/%s/T=%.1f", pair, set.name, temperature), func(b *testing.B) {
+					s := newSession(b, e)
+					var accepted [2]int
+					cycles := 0
+					o := dflash.Sampling{Temperature: temperature}
+					for b.Loop() {
+						o.Seed++
+						for _, ref := range set.prompts {
+							text, _ := run(b, s, dflash.Request{IDs: ref.Prompt, MaxTokens: tokens, NoDraft: true, Sampling: o})
+							d, err := dflash.NewDecoder(e.Target(), e.Drafter(), &dflash.DecoderOptions{Sampling: o})
+							require.NoError(b, err)
+							_, err = d.Prefill(b.Context(), ref.Prompt)
+							require.NoError(b, err)
+							for at := 0; at+rows <= len(text); at += step {
+								cycles++
+								for i := range accepted {
+									rule := o
+									rule.Rejection = i == 1
+									n, err := d.Try(b.Context(), rows, rule)
+									require.NoError(b, err)
+									accepted[i] += n
+								}
+								v, err := d.Verify(b.Context(), text[at+1:at+step])
+								require.NoError(b, err)
+								require.Equal(b, text[at+1:at+step+1], v.Choices) // the same seed
+								require.NoError(b, d.Commit(b.Context(), step))
 							}
+							require.NoError(b, d.Close())
 						}
-						b.ReportMetric(0, "ns/op")
-						b.ReportMetric(float64(tokens)/float64(cycles), "tok/cycle")
-					})
-				}
+					}
+					b.ReportMetric(0, "ns/op")
+					b.ReportMetric(1+float64(accepted[0])/float64(cycles), "shared-tok/cycle")
+					b.ReportMetric(1+float64(accepted[1])/float64(cycles), "rejection-tok/cycle")
+					b.ReportMetric(float64(cycles), "cycles")
+				})
 			}
 		}
 	}

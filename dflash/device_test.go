@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/godflash/godflash/dflash"
+	"github.com/godflash/godflash/internal/fixture"
 	"github.com/godflash/godflash/mlx"
 )
 
@@ -75,4 +76,69 @@ func common(a, b []int) int {
 		n++
 	}
 	return n
+}
+
+// TestScoresOnGPU runs everything between scores and tokens on a GPU: penalties,
+// bias, bans, masks, log probabilities, both sampling rules. On scores that are
+// equal the results are those of the CPU, up to what its float32 rounds
+// elsewhere. GODFLASH_GPU=1 asks for it.
+func TestScoresOnGPU(t *testing.T) {
+	if os.Getenv("GODFLASH_GPU") == "" {
+		t.Skip("GODFLASH_GPU=1 runs it, on a machine with a GPU")
+	}
+	gpu, err := mlx.Open(&mlx.Options{Device: mlx.DeviceGPU})
+	require.NoError(t, err)
+	defer gpu.Close()
+	spec := fixture.Rand(t, t.TempDir(), fixture.Options{Seed: 71}) // float32 on both
+	draft := t.TempDir()
+	fixture.Draft(t, draft, spec, fixture.DraftOptions{Seed: 72})
+	var sessions []*dflash.Session
+	for _, l := range []*mlx.Library{lib, gpu} {
+		e, err := dflash.Open(t.Context(), spec.Dir, &dflash.Options{Library: l, Draft: draft, DraftBits: dflash.KeepDraftPrecision})
+		require.NoError(t, err)
+		defer e.Close()
+		sessions = append(sessions, newSession(t, e))
+	}
+	same, all := 0, 0
+	for _, r := range []dflash.Request{
+		{},
+		{Penalties: dflash.Penalties{Repetition: 1.3, Frequency: 0.5, Presence: 1}, LogitBias: map[int]float64{65: 3}, BannedIDs: []int{10, 32}},
+		{Sampling: dflash.Sampling{Temperature: 1, TopK: 50, TopP: 0.9, MinP: 0.01, Seed: 1}},
+		{Sampling: dflash.Sampling{Temperature: 1, Seed: 2}, Penalties: dflash.Penalties{Repetition: 1.1}},
+		{Sampling: dflash.Sampling{Temperature: 1, Seed: 3, Rejection: true}, BannedIDs: banAllBut(spec.Vocab, 65, 72, 100, 105, 200)},
+	} {
+		r.IDs, r.MaxTokens, r.IgnoreEOS, r.LogProbs, r.TopLogProbs = []int{72, 105}, 40, true, true, 20
+		for _, constrained := range []bool{false, true} {
+			for _, noDraft := range []bool{true, false} {
+				r.NoDraft = noDraft
+				var lists [2][]dflash.Token
+				for i, s := range sessions {
+					r := r
+					if constrained {
+						dflash.Constrain(&r, &onlyEven{vocab: spec.Vocab, last: 105, free: 20})
+					}
+					lists[i] = tokens(t, s, r)
+				}
+				all++
+				cpu, got := lists[0], lists[1]
+				require.Len(t, got, len(cpu))
+				for i := range got {
+					if got[i].ID != cpu[i].ID {
+						require.Positivef(t, i, "%+v", r)
+						t.Logf("differs from the CPU after %d tokens: %+v", i, r)
+						break
+					}
+					require.InDelta(t, cpu[i].LogProb, got[i].LogProb, 1e-2)
+					for j := range got[i].Top {
+						require.InDelta(t, cpu[i].Top[j].LogProb, got[i].Top[j].LogProb, 1e-2)
+					}
+					if i+1 == len(got) {
+						same++
+					}
+				}
+			}
+		}
+	}
+	t.Logf("%d of %d texts are the CPU's", same, all)
+	require.Greater(t, same, all/2)
 }

@@ -162,3 +162,27 @@ func (e *Engine) WrapTarget(f func(Target) Target) { e.target = f(e.target) }
 
 // Settle reads what is in flight and gives the drafter the rows that wait.
 func (d *Decoder) Settle(ctx context.Context) error { return d.settle(ctx) }
+
+// Try runs a cycle of a sampling rule after the newest token, tells how many
+// drafts were taken, and gives the block back.
+func (d *Decoder) Try(ctx context.Context, rows int, o Sampling) (accepted int, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	own := d.scorer
+	d.scorer = newScorer(scoring{Sampling: o}, d.info.VocabSize, d.owner)
+	defer func() { d.scorer = own }()
+	rows = d.room(d.draftRoom(rows))
+	err = d.do(ctx, func(s *mlx.Scope) error {
+		b, err := d.build(s, idArray(s, []int{d.anchor}), rows)
+		if err != nil {
+			return err
+		}
+		packed, err := readIDs(b.packed)
+		if err != nil {
+			return err
+		}
+		accepted = d.scorer.unpack(packed, rows).accepted
+		return d.commitRows(s, b.taps, 0)
+	})
+	return accepted, err
+}

@@ -124,6 +124,11 @@ var planted = []fault{
 		"./dflash", "TestDistribution/plain,_rejection_true",
 	},
 	{
+		"a draft that a mask forbids is forgotten before it is refused", "dflash/cycle.go",
+		"drafts = kept //", "drafts = kept - 1 //",
+		"./dflash", "TestDistribution/masks",
+	},
+	{
 		"the most probable token counts twice in its logarithm", "dflash/logprobs.go",
 		"s.PutAlong(s.Exp(x), s.Argmax(x, -1, true), s.Scalar(0, mlx.Float32), 1)", "s.Exp(x)",
 		"./dflash", "TestLogProbsGolden/tiny-qwen3$",
