@@ -52,10 +52,34 @@
 // Commit. Drafts may come from anywhere. Target is the interface that a model
 // family must satisfy; package qwen's models do through QwenTarget.
 //
+// # Sessions that go on
+//
+// A session keeps its text and the model's state of it. Request.Continue appends
+// to the text; a request without it begins a new one, and takes up the state of
+// the longest beginning that it shares with the session's text or with a text in
+// the engine's cache of prefixes. Stats.CachedTokens counts what was not computed
+// again. How a generation ended does not matter, and what was reused does not
+// show: on the CPU the state has the bits of a fresh run of the whole text. On a
+// GPU reuse cuts the prompt into other chunks, with the reservation above.
+//
+//	for token, err := range session.Generate(ctx, dflash.Request{Prompt: "Why?"}) { … }
+//	other, err := session.Branch(ctx)
+//	for token, err := range session.Generate(ctx, dflash.Request{Prompt: "And then?", Continue: true}) { … }
+//	for token, err := range other.Generate(ctx, dflash.Request{Prompt: "Are you sure?", Continue: true}) { … }
+//
+// Hybrid models have recurrent layers, whose state cannot be cut. It is kept where
+// prompts' chunks and turns end, and from the nearest such place before the
+// wanted one tokens are run again.
+//
 // # Goroutines
 //
 // Engines may be used from any goroutine; a Session and a Decoder serve one
 // generation at a time. All of MLX's work happens on the library's own thread,
 // one hop per cycle or prefill chunk, which is also how soon a cancelled
-// context is noticed.
+// context is noticed; while a call waits for its turn it is noticed at once.
+//
+// Hops are served in the order in which they are asked for, and a session asks
+// for the next when it has the result of the one before. So the generations of a
+// process take turns, round by round, and a long prompt is as many turns as it has
+// chunks: while one waits, each of the others has one turn at most.
 package dflash

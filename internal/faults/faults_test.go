@@ -184,6 +184,66 @@ var planted = []fault{
 		"./qwen/chat", "TestSplitter$",
 	},
 	{
+		"reuse: a recurrent state stays where it was", "qwen/sequence.go",
+		"	c.setStates(states)\n	c.at = nn.At(n)\n	return c.owner.Err()\n", "	c.at = nn.At(n)\n	return c.owner.Err()\n",
+		"./qwen", "TestTrimAndRestore/gated_delta",
+	},
+	{
+		"reuse: rows that a window dropped are taken for there", "dflash/draftcontext.go",
+		"		if kv.Base() > c.needs(i, n) {\n			return false\n", "		if kv.Base() > n {\n			return false\n",
+		"./dflash", "TestRandomSequences",
+	},
+	{
+		"reuse: a full hit leaves nothing to run", "dflash/past.go",
+		"wanted := ids[:len(ids)-1]", "wanted := ids",
+		"./dflash", "TestPrefixCache$",
+	},
+	{
+		"reuse: penalties forget what was known", "dflash/past.go",
+		"		d.scorer.see(s, d.past.rows)\n", "",
+		"./dflash", "TestReuseScores",
+	},
+	{
+		"reuse: no state is kept before a block that is not read to its end", "dflash/cycle.go",
+		"			before = d.mark()\n", "",
+		"./dflash", "TestContinue$/gated_delta",
+	},
+	{
+		"reuse: nor before one in flight", "dflash/pipeline.go",
+		"before := d.mark()", "before := point{}",
+		"./dflash", "TestContinue$/gated_delta",
+	},
+	{
+		"prefix cache: a state is taken up in the middle of an entry", "dflash/prefix.go",
+		"(at < last.end() || last.states == nil)", "(last.states == nil)",
+		"./dflash", "TestPrefixCache$/gated_delta",
+	},
+	{
+		"prefix cache: no limit", "dflash/prefix.go",
+		"for c.stats.Bytes+bytes > c.stats.Limit {", "for false {",
+		"./dflash", "TestPrefixCacheLimit",
+	},
+	{
+		"prefix cache: what is dropped is not freed", "dflash/prefix.go",
+		"		c.owner.Free(list...)\n", "		_ = list\n",
+		"./dflash", "TestPrefixCacheLimit",
+	},
+	{
+		"snapshot: the checksum is not compared", "dflash/snapshot.go",
+		"if !bytes.Equal(want, got) {", "if len(want) != len(got) || bytes.Equal(nil, want) {",
+		"./dflash", "TestSnapshotRefused",
+	},
+	{
+		"snapshot: another model's is taken", "dflash/snapshot.go",
+		"case h.Target != e.identity[0]:", "case len(h.Target) != len(e.identity[0]):",
+		"./dflash", "TestSnapshotRefused",
+	},
+	{
+		"a long prompt runs in one pass", "dflash/prefill.go",
+		"end = min(start+d.chunk, len(ids))", "end = len(ids)",
+		"./dflash", "TestLongPrompt",
+	},
+	{
 		"a panic in a function passes through MLX", "mlx/function.go",
 		"if v := recover(); v != nil {", "if v := any(nil); v != nil {",
 		"./mlx", "TestFunctionErrors",
