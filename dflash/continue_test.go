@@ -259,3 +259,39 @@ func TestContinueChat(t *testing.T) {
 		})
 	}
 }
+
+// Case 133: a consumer stops in the middle of an accepted block. The session goes
+// on from the token that it saw, to the ids of transformers, and runs no more
+// again than the blocks that were not read.
+func TestContinueInsideBlock(t *testing.T) {
+	for _, pair := range allPairs {
+		t.Run(pair, func(t *testing.T) {
+			e := open(t, pair, dflash.Options{PrefixCacheBytes: -1})
+			ref := references(t, pair)[0]
+			for _, pipelined := range []bool{false, true} {
+				for _, after := range []int{4, 11} {
+					s := newSession(t, e)
+					s.SetPipelined(pipelined)
+					n := 0
+					for _, err := range s.Generate(t.Context(), dflash.Request{IDs: ref.Prompt, BlockSize: 8}) {
+						require.NoError(t, err)
+						if n++; n == after {
+							break
+						}
+					}
+					require.Equal(t, slices.Concat(ref.Prompt, ref.Greedy[:after]), s.Tokens())
+					got, _ := run(t, s, dflash.Request{Continue: true, MaxTokens: 20})
+					require.Equal(t, ref.Greedy[after:after+20], got, "after %d, pipelined %v", after, pipelined)
+					blocks := 8
+					if pipelined {
+						blocks = 3 * 8
+					}
+					require.GreaterOrEqual(t, s.Stats().CachedTokens, max(len(ref.Prompt), len(ref.Prompt)+after-blocks), "after %d, pipelined %v", after, pipelined)
+					require.Less(t, s.Stats().CachedTokens, len(ref.Prompt)+after)
+					requireFreshState(t, e, s.Decoder(), "gone on")
+					require.NoError(t, s.Close())
+				}
+			}
+		})
+	}
+}

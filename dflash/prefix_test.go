@@ -1,6 +1,7 @@
 package dflash_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -8,6 +9,7 @@ import (
 
 	"github.com/godflash/godflash/dflash"
 	"github.com/godflash/godflash/internal/fixture"
+	"github.com/godflash/godflash/qwen/chat"
 )
 
 // ask generates in a session that has just been made, checks the text and the
@@ -142,4 +144,59 @@ func TestPrefixCacheLimit(t *testing.T) {
 	require.Equal(t, arrays+int64(12*st.Entries), lib.LiveArrays())
 	require.NoError(t, e.Close())
 	require.Equal(t, before, lib.LiveArrays())
+}
+
+// Cases 53 and 54: clients send the whole conversation each time, and templates
+// write thoughts into the reply that is asked for and drop them from those
+// before. What is the same up to there is taken up; a hybrid goes back to the
+// control token before the reply at most.
+func TestWholeConversations(t *testing.T) {
+	for _, pair := range pairs {
+		t.Run(pair, func(t *testing.T) {
+			e := open(t, pair, dflash.Options{})
+			cold := newSession(t, e)
+			thought := "None."
+			var texts [][]int // what was run
+			for _, thinking := range []bool{true, false} {
+				messages := []chat.Message{{Role: "system", Content: fmt.Sprintf("Write Go. Thinking is %v.", thinking)}}
+				for turn := range 5 {
+					messages = append(messages, chat.Message{Role: "user", Content: fmt.Sprintf("func f%d(", turn)})
+					r := dflash.Request{Messages: messages, Thinking: &thinking, MaxTokens: 6, IgnoreEOS: true}
+					ids, err := e.PromptIDs(&r)
+					require.NoError(t, err)
+					var reply []int
+					var text string
+					var st dflash.Stats
+					for token, err := range e.Generate(t.Context(), r, &st) {
+						require.NoError(t, err)
+						reply, text = append(reply, token.ID), text+token.Text
+					}
+					shared := 0
+					for _, before := range texts {
+						n := 0
+						for n < min(len(ids)-1, len(before)) && ids[n] == before[n] {
+							n++
+						}
+						shared = max(shared, n)
+					}
+					if !e.Target().Info().Recurrent {
+						require.Equal(t, shared, st.CachedTokens, "turn %d", turn)
+					} else if turn > 0 {
+						back := shared
+						for !e.Tokenizer().IsSpecial(ids[back]) {
+							back--
+						}
+						require.GreaterOrEqual(t, st.CachedTokens, back, "turn %d", turn)
+						require.LessOrEqual(t, st.CachedTokens, shared, "turn %d", turn)
+						require.Positive(t, back)
+					}
+					r.NoCache = true
+					want, _ := run(t, cold, r)
+					require.Equal(t, want, reply)
+					texts = append(texts, slices.Concat(ids, reply[:len(reply)-1]))
+					messages = append(messages, chat.Message{Role: "assistant", Content: text, ReasoningContent: &thought})
+				}
+			}
+		})
+	}
 }

@@ -206,12 +206,12 @@ var planted = []fault{
 	{
 		"reuse: no state is kept before a block that is not read to its end", "dflash/cycle.go",
 		"			before = d.mark()\n", "",
-		"./dflash", "TestContinue$/gated_delta",
+		"./dflash", "TestContinueInsideBlock/tiny-qwen3.5$",
 	},
 	{
 		"reuse: nor before one in flight", "dflash/pipeline.go",
 		"before := d.mark()", "before := point{}",
-		"./dflash", "TestContinue$/gated_delta",
+		"./dflash", "TestContinueInsideBlock/tiny-qwen3.5$",
 	},
 	{
 		"prefix cache: a state is taken up in the middle of an entry", "dflash/prefix.go",
