@@ -210,7 +210,7 @@ func TestReuseScores(t *testing.T) {
 			defer s.Close()
 			for token, err := range s.Generate(t.Context(), r) {
 				require.NoError(t, err)
-				token.Drafted = false
+				token.Drafted, token.Drafts = false, 0
 				tokens = append(tokens, token)
 			}
 			return tokens, s.Stats().CachedTokens

@@ -67,8 +67,8 @@ func TestLogProbs(t *testing.T) {
 					for j := range drafted {
 						if drafted[j].Drafted {
 							accepted++
-							drafted[j].Drafted = false
 						}
+						drafted[j].Drafted, drafted[j].Drafts = false, 0
 					}
 					require.Equal(t, s.Stats().Accepted, accepted)
 					require.Equal(t, plain, drafted) // floats by ==

@@ -149,6 +149,11 @@ type Token struct {
 	Position int
 	// Drafted says that the drafter proposed it and the target agreed.
 	Drafted bool
+	// Drafts is the number of drafts that the token's cycle verified: 0 for plain
+	// steps, forced tokens and the first token, which the prompt's pass gives. A
+	// cycle's last token is never a draft; with Drafts it is the target's word
+	// where the drafter was wrong or at its end.
+	Drafts int
 	// Text is what is new and complete: never half a letter, and nothing that may
 	// still become a stop text, so it may be empty. Control tokens and the token
 	// that ends the generation have none of their own.

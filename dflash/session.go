@@ -277,7 +277,7 @@ func (g *generation) learn(ctx context.Context, r *Request) {
 // describe says what is known of the i-th token of a cycle.
 func (g *generation) describe(t *Token, c cycle, i int) {
 	t.Position = len(g.plan.ids) + g.stats.CompletionTokens - 1
-	t.Drafted = i < c.accepted
+	t.Drafted, t.Drafts = i < c.accepted, c.drafted
 	if c.probs != nil {
 		t.LogProb, t.Top = c.probs[i].logProb, c.probs[i].top
 	}

@@ -163,7 +163,7 @@ func every(t *testing.T, e *dflash.Engine, r dflash.Request, blocks ...int) (tok
 			s.SetPipelined(pipelined)
 			got, _ := reply(t, s, withBlock(r, block))
 			for i := range got {
-				got[i].Drafted = false
+				got[i].Drafted, got[i].Drafts = false, 0
 			}
 			if tokens == nil {
 				tokens, st = got, s.Stats()

@@ -41,6 +41,8 @@ type Step struct {
 	Deltas []chat.Delta
 	// Drafted says that the token was a draft that held.
 	Drafted bool
+	// Drafts is the number of drafts of the token's cycle.
+	Drafts int
 	// LogProb and Top are handed out where the request asks for them.
 	LogProb float64
 	Top     []Alternative
@@ -275,7 +277,7 @@ func (e *Engine) token(r *dflash.Request, s *Step, position int) dflash.Token {
 			text += d.Text
 		}
 	}
-	t := dflash.Token{ID: e.id(text), Position: position, Text: text, Deltas: s.Deltas, Drafted: s.Drafted, Finish: s.Finish, StopText: s.StopText}
+	t := dflash.Token{ID: e.id(text), Position: position, Text: text, Deltas: s.Deltas, Drafted: s.Drafted, Drafts: s.Drafts, Finish: s.Finish, StopText: s.StopText}
 	switch chatForm := r.Prompt != "" || r.Messages != nil; {
 	case !chatForm:
 		t.Deltas = nil

@@ -169,6 +169,7 @@ type tokenInfo struct {
 	ID       int  `json:"id"`
 	Position int  `json:"position"`
 	Drafted  bool `json:"drafted"`
+	Drafts   int  `json:"drafts"` // of its cycle
 }
 
 func (o *chatOutput) completion(object string) chatCompletion {
@@ -224,7 +225,7 @@ func (o *chatOutput) begin(s *stream) {
 func (o *chatOutput) piece(s *stream, r *reply, p *piece) {
 	o.pending = append(o.pending, p.logprobs...)
 	if o.job.tokens {
-		o.tokens = append(o.tokens, tokenInfo{p.token.ID, p.token.Position, p.token.Drafted})
+		o.tokens = append(o.tokens, tokenInfo{p.token.ID, p.token.Position, p.token.Drafted, p.token.Drafts})
 	}
 	for i := range p.deltas {
 		if d := o.delta(r, &p.deltas[i]); d != nil {
