@@ -13,9 +13,14 @@ import (
 
 // BenchmarkGenerate decodes the reference prompts of each pair, plain and
 // drafted in turn, the prompts that the pair knows by heart apart from the
-// others. It reports the decode rates (first to last token, the prompt's pass
-// apart), their ratio and the tokens per cycle, and requires the same ids of
-// both. Take the median of several: -count 5.
+// others: with blocks of the checkpoint's length ("fixed"), as the controller
+// chooses, which begins anew with each benchmark ("controller"), and with a
+// drafter that is at hand and never used ("idle").
+//
+// It reports the decode rates (first to last token, the prompt's pass apart),
+// their ratio, the tokens per cycle and the share of the drafted time in which
+// the host builds graphs, and requires the same ids of both. Take the median of
+// several: -count 5.
 func BenchmarkGenerate(b *testing.B) {
 	for _, pair := range allPairs {
 		refs := references(b, pair)
@@ -23,29 +28,9 @@ func BenchmarkGenerate(b *testing.B) {
 			name    string
 			prompts []reference
 		}{{"known", refs[:9]}, {"unknown", refs[9:]}} {
-			b.Run(pair+"/"+set.name, func(b *testing.B) {
-				e := open(b, pair, dflash.Options{})
-				s := newSession(b, e)
-				var times [2]time.Duration
-				var tokens, cycles int
-				for b.Loop() {
-					for _, ref := range set.prompts {
-						var sums [2][32]byte
-						for i, noDraft := range []bool{true, false} {
-							ids, _ := run(b, s, dflash.Request{IDs: ref.Prompt, MaxTokens: 96, NoDraft: noDraft})
-							times[i] += s.Stats().Decode
-							sums[i] = sha256.Sum256(fmt.Append(nil, ids))
-						}
-						require.Equal(b, sums[0], sums[1])
-						tokens, cycles = tokens+s.Stats().CompletionTokens-1, cycles+s.Stats().Cycles
-					}
-				}
-				b.ReportMetric(0, "ns/op")
-				b.ReportMetric(float64(tokens)/times[0].Seconds(), "plain-tok/s")
-				b.ReportMetric(float64(tokens)/times[1].Seconds(), "drafted-tok/s")
-				b.ReportMetric(times[0].Seconds()/times[1].Seconds(), "ratio")
-				b.ReportMetric(float64(tokens)/float64(cycles), "tok/cycle")
-			})
+			for _, way := range []string{"fixed", "controller", "idle"} {
+				b.Run(pair+"/"+set.name+"/"+way, func(b *testing.B) { benchmarkGenerate(b, pair, set.prompts, way) })
+			}
 		}
 	}
 }
@@ -104,4 +89,43 @@ func BenchmarkSamplingRules(b *testing.B) {
 			}
 		}
 	}
+}
+
+func benchmarkGenerate(b *testing.B, pair string, prompts []reference, way string) {
+	e := open(b, pair, dflash.Options{})
+	plain, drafted := newSession(b, e), newSession(b, e)
+	drafting := dflash.Request{MaxTokens: 96, NoCache: true}
+	switch way {
+	case "fixed":
+		drafting.BlockSize = e.Info().BlockSize
+	case "idle":
+		drafted.SetRows(func(int) int { return 1 })
+	}
+	var times [2]time.Duration
+	var host time.Duration
+	var tokens, cycles int
+	for b.Loop() {
+		for _, ref := range prompts {
+			var sums [2][32]byte
+			for i, s := range []*dflash.Session{plain, drafted} {
+				r := drafting
+				if s == plain {
+					r = dflash.Request{MaxTokens: 96, NoCache: true, NoDraft: true}
+				}
+				r.IDs = ref.Prompt
+				ids, _ := run(b, s, r)
+				times[i] += s.Stats().Decode
+				sums[i] = sha256.Sum256(fmt.Append(nil, ids))
+			}
+			require.Equal(b, sums[0], sums[1])
+			st := drafted.Stats()
+			tokens, cycles, host = tokens+st.CompletionTokens-1, cycles+st.Cycles, host+st.Host
+		}
+	}
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(float64(tokens)/times[0].Seconds(), "plain-tok/s")
+	b.ReportMetric(float64(tokens)/times[1].Seconds(), "drafted-tok/s")
+	b.ReportMetric(times[0].Seconds()/times[1].Seconds(), "ratio")
+	b.ReportMetric(float64(tokens)/float64(cycles), "tok/cycle")
+	b.ReportMetric(100*host.Seconds()/times[1].Seconds(), "%host")
 }

@@ -20,7 +20,7 @@ func TestRandomRows(t *testing.T) {
 			e := open(t, pair, dflash.Options{})
 			plain, s := newSession(t, e), newSession(t, e)
 			refs := references(t, pair)
-			for seed, i := range []int{0, 9, 7} {
+			for seed, i := range []int{0, 9} {
 				for _, pipelined := range []bool{false, true} {
 					rng := rand.New(rand.NewPCG(uint64(seed), 5))
 					left, rows := 0, 0
@@ -29,13 +29,13 @@ func TestRandomRows(t *testing.T) {
 							rows = []int{1, 1, 2, 3, 16}[rng.IntN(5)]
 							left = rng.IntN(4)
 							if rows == 1 {
-								left = rng.IntN(80)
+								left = rng.IntN(70)
 							}
 						}
 						return min(rows, limit)
 					})
 					s.SetPipelined(pipelined)
-					r := dflash.Request{IDs: refs[i].Prompt, MaxTokens: 150, IgnoreEOS: true, Sampling: dflash.Sampling{Temperature: 0.7 * float64(seed%2), Seed: 3}}
+					r := dflash.Request{IDs: refs[i].Prompt, MaxTokens: 100, IgnoreEOS: true, Sampling: dflash.Sampling{Temperature: 0.7 * float64(seed%2), Seed: 3}}
 					ids, _ := run(t, s, r)
 					st := s.Stats()
 					require.Positive(t, st.Drafted)
@@ -60,7 +60,7 @@ func TestWaitingTaps(t *testing.T) {
 			e := open(t, pair, dflash.Options{})
 			s := newSession(t, e)
 			prompt := references(t, pair)[9].Prompt
-			for _, n := range []int{1, 5, 63, 64, 65, 130} {
+			for _, n := range []int{1, 5, 64, 65} {
 				s.SetRows(func(int) int { return 1 })
 				ids, _ := run(t, s, dflash.Request{IDs: prompt, MaxTokens: n + 1, IgnoreEOS: true})
 				require.Zero(t, s.Stats().Drafted)
