@@ -90,8 +90,28 @@ var planted = []fault{
 	},
 	{
 		"a block passes the budget", "dflash/session.go",
-		"min(g.plan.rows, budget)", "g.plan.rows",
+		"	g.next.most = min(g.plan.rows, budget)\n	return d.runCycle(ctx, min(g.next.take(), budget), g.cut)\n", "	g.next.most = g.plan.rows\n	return d.runCycle(ctx, g.next.take(), g.cut)\n",
 		"./dflash", "TestMaxTokens",
+	},
+	{
+		"rows that waited for the drafter out of order", "dflash/waiting.go",
+		"rows[k] = row[i]", "rows[len(rows)-1-k] = row[i]",
+		"./dflash", "TestWaitingTaps/tiny-qwen3$",
+	},
+	{
+		"exploring has no bound", "internal/controller/controller.go",
+		"r.c.spare -= spent", "r.c.spare += spent",
+		"./internal/controller", "TestStationary/noise",
+	},
+	{
+		"what a model predicted does not count", "internal/controller/acceptance.go",
+		"m.weight[k] *= math.Max(p, 1e-9)", "m.weight[k] *= math.Max(p, 1e9)",
+		"./internal/controller", "TestChange",
+	},
+	{
+		"costs that are not measured stay behind", "internal/controller/costs.go",
+		"if k == i {", "if k >= 0 {",
+		"./internal/controller", "TestDrift",
 	},
 	{
 		"the pending block is never freed", "qwen/gateddelta.go",
