@@ -67,6 +67,9 @@ func TestConstraint(t *testing.T) {
 				s.SetPipelined(pipelined)
 				c := &onlyEven{vocab: spec.Vocab, last: 72, free: free}
 				r := dflash.Request{IDs: []int{71, 72}, MaxTokens: 60, IgnoreEOS: true, Sampling: sampling, NoDraft: noDraft}
+				if !noDraft {
+					r.BlockSize = 8 // whether it pays or not
+				}
 				dflash.Constrain(&r, c)
 				ids, _ := run(t, s, r)
 				require.Equal(t, ids, c.chosen)
