@@ -105,6 +105,8 @@ type Engine struct {
 		end  []int
 	}
 
+	formats formats
+
 	mu          sync.Mutex
 	sessions    map[*Session]struct{}
 	controllers map[workload]*controller.Controller

@@ -179,21 +179,6 @@ type TokenLogProb struct {
 	LogProb float64
 }
 
-// unwired refuses fields that nothing fulfils yet.
-func (r *Request) unwired() error {
-	for _, f := range []struct {
-		name string
-		set  bool
-	}{
-		{"Format", r.Format != nil},
-	} {
-		if f.set {
-			return fmt.Errorf("%w: Request.%s", ErrUnsupported, f.name)
-		}
-	}
-	return nil
-}
-
 // plan is a request made ready.
 type plan struct {
 	ids []int // the whole text, with what the session holds already
@@ -219,9 +204,6 @@ type plan struct {
 // prepare checks a request and renders its prompt, which follows the tokens held
 // if the request says so. No model work is done.
 func (e *Engine) prepare(r *Request, held []int) (*plan, error) {
-	if err := r.unwired(); err != nil {
-		return nil, err
-	}
 	if err := r.checkChoice(); err != nil {
 		return nil, err
 	}
@@ -283,6 +265,9 @@ func (e *Engine) prepare(r *Request, held []int) (*plan, error) {
 		p.stop[id] = true
 	}
 	if err := e.planText(p, r); err != nil {
+		return nil, err
+	}
+	if err := e.planFormat(p, r); err != nil {
 		return nil, err
 	}
 	p.constrain(r.constraint)

@@ -3,6 +3,8 @@ package dflash
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/godflash/godflash/internal/stoptext"
@@ -50,26 +52,34 @@ func (e *Engine) planText(p *plan, r *Request) error {
 	case !p.chat:
 		return nil
 	}
-	turn := p.ids
-	if id, ok := e.tok.TokenID("<|im_start|>"); ok {
-		for i, held := range p.ids {
-			if held == id {
-				turn = p.ids[i:]
-			}
-		}
-	}
-	prompt, err := e.tok.Decode(turn)
-	if err != nil {
-		return err
-	}
-	p.thinking = chat.OpensThinking(prompt)
+	p.thinking = chat.OpensThinking(e.lastTurn(p.ids))
 	if p.thought = r.ThinkingBudget; p.thought > 0 {
 		p.closing = e.tok.Encode(chat.ThinkingEnd)
 	}
 	if r.ToolChoice.calls() {
+		var err error
 		p.begin, err = e.callIDs(r, p.thinking)
+		return err
 	}
-	return err
+	return nil
+}
+
+// lastTurn is the text of the turn that ids end in. Ids without a token are no
+// text.
+func (e *Engine) lastTurn(ids []int) string {
+	if id, ok := e.tok.TokenID("<|im_start|>"); ok {
+		for i, held := range slices.Backward(ids) {
+			if held == id {
+				ids = ids[i:]
+				break
+			}
+		}
+	}
+	var turn strings.Builder
+	for _, id := range ids {
+		turn.Write(e.tok.Bytes(id))
+	}
+	return turn.String()
 }
 
 // newText begins the text of a checked request.

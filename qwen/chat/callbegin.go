@@ -20,3 +20,7 @@ func (t *Template) CallBegin(name string) (text string, ok bool) {
 	}
 	return "", false
 }
+
+// CallsInXML says whether the template writes calls in the form of Qwen3.5,
+// <function=…> with a <parameter=…> for each argument, and not in JSON.
+func (t *Template) CallsInXML() bool { return strings.Contains(t.source, tagFunction) }

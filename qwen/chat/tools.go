@@ -68,6 +68,23 @@ func ToolNames(tools []json.RawMessage) ([]string, error) {
 	return names, nil
 }
 
+// ToolParameters are the schemas of the tools' arguments, in their order; nil for
+// a tool that has none. The error wraps ErrTool.
+func ToolParameters(tools []json.RawMessage) ([]json.RawMessage, error) {
+	var all []json.RawMessage
+	for i, raw := range tools {
+		_, parameters, err := describe(raw)
+		if err != nil {
+			return nil, fmt.Errorf("chat: tool %d: %w", i, err)
+		}
+		if string(parameters) == "null" {
+			parameters = nil
+		}
+		all = append(all, parameters)
+	}
+	return all, nil
+}
+
 // describe takes a tool's description apart.
 func describe(raw json.RawMessage) (name string, parameters json.RawMessage, err error) {
 	type function struct {

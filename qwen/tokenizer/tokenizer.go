@@ -198,6 +198,16 @@ func (t *Tokenizer) IsSpecial(id int) bool {
 	return t.known(id) && t.tokens[id].special
 }
 
+// IsAdded says whether an id is an added token: one that Encode finds in a text
+// as it stands, such as <|im_end|> and <think>.
+func (t *Tokenizer) IsAdded(id int) bool {
+	if !t.known(id) {
+		return false
+	}
+	added, ok := t.added[t.tokens[id].raw]
+	return ok && int(added) == id
+}
+
 // VocabSize is the highest id plus one. A model's embedding may have more rows.
 func (t *Tokenizer) VocabSize() int { return len(t.tokens) }
 
