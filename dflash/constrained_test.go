@@ -85,14 +85,15 @@ func TestSchemaLength(t *testing.T) {
 	}
 }
 
-// garbage are drafts that the grammar never allows.
+// Case 92: the grammar refuses every draft of a whole generation.
 func TestSchemaDraftsAgainstGrammar(t *testing.T) {
 	spec := fixture.Const(t, t.TempDir(), 'x', fixture.Options{})
 	s := newSession(t, openDir(t, spec.Dir, dflash.Options{Draft: spec.Draft}))
 	const letters = `{"type":"array","items":{"type":"integer","minimum":1,"maximum":99},"minItems":5,"maxItems":5}`
-	tokens, text := reply(t, s, dflash.Request{IDs: []int{1, 2, 3}, Format: schema(letters)})
+	tokens, text := reply(t, s, dflash.Request{IDs: []int{1, 2, 3}, Format: schema(letters), BlockSize: 8})
 	require.NoError(t, valid(t, letters, text))
 	require.Greater(t, s.Stats().Drafted, len(tokens))
+	require.Zero(t, s.Stats().Accepted)
 }
 
 // A tiny pair writes what the schema says, its drafts help, and drafting does
