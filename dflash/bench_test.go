@@ -129,3 +129,33 @@ func benchmarkGenerate(b *testing.B, pair string, prompts []reference, way strin
 	b.ReportMetric(float64(tokens)/float64(cycles), "tok/cycle")
 	b.ReportMetric(100*host.Seconds()/times[1].Seconds(), "%host")
 }
+
+// BenchmarkReuse asks twice for the first token after a long prompt, of which the
+// engine's cache has nothing and then nearly all. It reports how many
+// times as long the first takes: what a conversation's next turn is spared.
+func BenchmarkReuse(b *testing.B) {
+	for _, pair := range allPairs {
+		b.Run(pair, func(b *testing.B) {
+			e := open(b, pair, dflash.Options{})
+			var prompt []int
+			for _, ref := range references(b, pair) {
+				prompt = append(prompt, ref.Prompt...)
+			}
+			s := newSession(b, e)
+			run(b, s, dflash.Request{IDs: prompt, MaxTokens: 1})
+			var times [2]time.Duration
+			for b.Loop() {
+				for i, cold := range []bool{true, false} {
+					s := newSession(b, e)
+					run(b, s, dflash.Request{IDs: prompt, MaxTokens: 1, NoCache: cold})
+					require.GreaterOrEqual(b, s.Stats().CachedTokens, []int{0, len(prompt) - 64}[i])
+					times[i] += s.Stats().Prefill
+					require.NoError(b, s.Close())
+				}
+			}
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(float64(len(prompt)), "prompt")
+			b.ReportMetric(times[0].Seconds()/times[1].Seconds(), "cold/known")
+		})
+	}
+}

@@ -1,6 +1,7 @@
 package dflash_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log"
@@ -157,4 +158,79 @@ func ExampleDrafter() {
 		log.Fatal(err)
 	}
 	// Output: [1 3 256] [1 3 4096] 3
+}
+
+// A text goes on in two ways, and neither computes again what they share.
+func ExampleSession_Branch() {
+	ctx := context.Background()
+	engine, err := dflash.Open(ctx, model, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer engine.Close()
+	session, err := engine.NewSession()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer session.Close()
+
+	if err := session.Append(ctx, engine.Tokenizer().Encode("package main\n\nimport (\n\t\"fmt\"\n")); err != nil {
+		log.Fatal(err)
+	}
+	other, err := session.Branch(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer other.Close()
+	for i, s := range []*dflash.Session{session, other} {
+		text := []string{")\n\nfunc", "\t\"os\"\n"}[i]
+		for _, err := range s.Generate(ctx, dflash.Request{Text: text, Continue: true, MaxTokens: 4, IgnoreEOS: true}) {
+			if err != nil {
+				log.Fatal(err)
+			}
+		}
+		stats := s.Stats()
+		fmt.Println(stats.PromptTokens, "tokens, known:", stats.CachedTokens)
+	}
+	// Output:
+	// 14 tokens, known: 11
+	// 16 tokens, known: 11
+}
+
+// A session outlives its process in a file.
+func ExampleEngine_Restore() {
+	ctx := context.Background()
+	engine, err := dflash.Open(ctx, model, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer engine.Close()
+	session, err := engine.NewSession()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer session.Close()
+	for _, err := range session.Generate(ctx, dflash.Request{Text: "package main\n\nimport", MaxTokens: 6}) {
+		if err != nil {
+			log.Fatal(err)
+		}
+	}
+	var file bytes.Buffer
+	if err := session.Save(ctx, &file); err != nil {
+		log.Fatal(err)
+	}
+
+	restored, err := engine.Restore(ctx, &file)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer restored.Close()
+	for token, err := range restored.Generate(ctx, dflash.Request{Continue: true, MaxTokens: 6}) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Print(token.ID, " ")
+	}
+	// Output:
+	// 850 375 72 451 289 299
 }
