@@ -192,3 +192,35 @@ func TestCancelOpen(t *testing.T) {
 	}
 	require.Equal(t, arrays, lib.LiveArrays())
 }
+
+// A cancelled Prefill leaves the chunks that are done, and the rest may follow.
+func TestPrefillGoesOn(t *testing.T) {
+	spec := fixture.GDN(t, t.TempDir(), fixture.Options{Seed: 3})
+	e := fixturePair(t, spec, fixture.DraftOptions{Seed: 4})
+	whole, err := e.NewDecoder()
+	require.NoError(t, err)
+	defer whole.Close()
+	text := span(1, 30)
+	want, err := whole.Prefill(t.Context(), text)
+	require.NoError(t, err)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	passes := 0
+	target := &watched{e.Target(), func(dflash.TargetCache) {
+		if passes++; passes == 2 {
+			cancel()
+		}
+	}}
+	d, err := dflash.NewDecoder(target, e.Drafter(), &dflash.DecoderOptions{PrefillChunk: 8})
+	require.NoError(t, err)
+	defer d.Close()
+	_, err = d.Prefill(ctx, text)
+	require.ErrorIs(t, err, context.Canceled)
+	require.Equal(t, 16, d.Len())
+	_, err = d.Verify(t.Context(), nil)
+	require.ErrorIs(t, err, dflash.ErrRequest, "there is no anchor yet")
+	got, err := d.Prefill(t.Context(), text[d.Len():])
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+	requireFreshState(t, e, d, "gone on")
+}

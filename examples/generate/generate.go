@@ -69,6 +69,7 @@ func generate(ctx context.Context, o *options, stdout, stderr io.Writer) (err er
 	defer func() { err = errors.Join(err, session.Close()) }()
 
 	if o.compare {
+		o.request.NoCache = true // each of the two runs the prompt itself
 		if err := warmUp(ctx, engine, session, o.request, stderr); err != nil {
 			return err
 		}
