@@ -23,7 +23,7 @@ const Share = 0.015
 const (
 	// startSteps and mostSteps are the allowance in plain steps: at the start, and
 	// the most that is saved up.
-	startSteps, mostSteps = 3, 4
+	startSteps, mostSteps = 1.5, 4
 	// firstWait and lastWait are the tokens between explorations of longer blocks,
 	// doubled each time that one fails.
 	firstWait, lastWait = 4, 32
