@@ -34,7 +34,7 @@ demo: native
 	@echo "A function that the pair knows by heart: most drafts are right."
 	bin/generate -compare
 	@echo
-	@echo "A function that it has never seen: most drafts are wrong, which makes it slower and no less exact."
+	@echo "A function that it has never seen: most drafts are wrong, so few are made, and it is no less exact."
 	printf '%s\n' 'Package flag. Write this Go function:' 'func (f *FlagSet) defaultUsage()' \
 		'defaultUsage is the default function to print a usage message.' | bin/generate -compare -prompt-file -
 
