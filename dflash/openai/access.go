@@ -26,6 +26,29 @@ func (h *Handler) authorized(r *http.Request) bool {
 	return subtle.ConstantTimeCompare(got[:], want[:]) == 1
 }
 
+// Protect puts the handler's checks of key, origin and host before another
+// handler, such as one of metrics.
+func (h *Handler) Protect(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c := h.newCall(w, r)
+		defer c.cancel(nil)
+		if err := h.crossOrigin(c); err != nil {
+			c.fail(err)
+			return
+		}
+		if !h.authorized(r) {
+			c.failKey()
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (c *call) failKey() {
+	c.w.Header().Set("WWW-Authenticate", "Bearer")
+	c.fail(&apiError{status: http.StatusUnauthorized, code: "invalid_api_key", message: "This server needs its API key, as Authorization: Bearer KEY or x-api-key: KEY."})
+}
+
 // crossOrigin answers preflights, sets the headers that let allowed pages read
 // the answer, and refuses the others: a page from anywhere could otherwise use
 // a server on the visitor's machine.

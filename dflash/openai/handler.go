@@ -32,8 +32,8 @@ type Backend interface {
 
 // Acquirer is a Backend that has to be made ready before it is used, such as
 // one that loads its model on demand. The handler calls Acquire once per
-// request before any of the other methods but Info, and release when it is done.
-// An error is answered 503.
+// request before any of the other methods but Info, which is complete from the
+// start, and release when it is done. An error is answered 503.
 type Acquirer interface {
 	Acquire(ctx context.Context) (release func(), err error)
 }
@@ -302,11 +302,16 @@ func (h *Handler) find(path string) (route, bool) {
 	return route{}, false
 }
 
-// ServeHTTP answers one request.
-func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (h *Handler) newCall(w http.ResponseWriter, r *http.Request) *call {
 	c := &call{h: h, w: w, r: r, id: requestID(r), began: time.Now()}
 	c.record = Record{ID: c.id, Path: r.URL.Path}
 	c.ctx, c.cancel = context.WithCancelCause(r.Context())
+	return c
+}
+
+// ServeHTTP answers one request.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c := h.newCall(w, r)
 	defer c.cancel(nil)
 	w.Header().Set("X-Request-Id", c.id)
 	w.Header().Set("X-Content-Type-Options", "nosniff")
@@ -330,8 +335,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", allow(found))
 		c.fail(&apiError{status: http.StatusMethodNotAllowed, code: "method_not_allowed", message: fmt.Sprintf("%s takes %s, not %s.", found.path, allow(found), clip(r.Method))})
 	case !found.open && !h.authorized(r):
-		w.Header().Set("WWW-Authenticate", "Bearer")
-		c.fail(&apiError{status: http.StatusUnauthorized, code: "invalid_api_key", message: "This server needs its API key, as Authorization: Bearer KEY or x-api-key: KEY."})
+		c.failKey()
 	default:
 		serve(c)
 	}

@@ -15,9 +15,6 @@ func (h *Handler) model() map[string]any {
 		"id": h.opts.Model, "object": "model", "created": h.started.Unix(), "owned_by": "godflash",
 		"type": "model", "display_name": h.opts.Model, "created_at": h.started.UTC().Format(time.RFC3339),
 	}
-	if info.ContextLength == 0 {
-		return m // not loaded yet
-	}
 	s := info.Sampling
 	if h.opts.Sampling != nil {
 		s = *h.opts.Sampling
