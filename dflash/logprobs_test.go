@@ -56,7 +56,7 @@ func TestLogProbs(t *testing.T) {
 			} {
 				ref := references(t, pair)[3*i]
 				r.IDs, r.MaxTokens = ref.Prompt, 24
-				r.NoDraft = true
+				r.NoDraft, r.BlockSize = true, 0
 				plain := tokens(t, s, r)
 				r.NoDraft = false
 				for _, pipelined := range []bool{false, true} {
@@ -174,7 +174,7 @@ func TestLogProbsGolden(t *testing.T) {
 
 			ref := references(t, pair)[0]
 			drafted := 0
-			for i, token := range tokens(t, s, dflash.Request{IDs: ref.Prompt, MaxTokens: 40, TopLogProbs: 2}) {
+			for i, token := range tokens(t, s, dflash.Request{IDs: ref.Prompt, MaxTokens: 40, TopLogProbs: 2, BlockSize: 16}) {
 				require.Equal(t, ref.Greedy[i], token.Top[0].ID)
 				require.InDelta(t, ref.Margins[i], token.Top[0].LogProb-token.Top[1].LogProb, 1e-3)
 				if token.Drafted {

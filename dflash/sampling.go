@@ -33,7 +33,9 @@ type Sampling struct {
 	MinP float64
 	// Rejection draws by rejection sampling (arXiv 2211.17192) instead of the
 	// shared noise. The text of a seed then depends on the drafter and the block
-	// length, its distribution does not. Without drafts it changes nothing.
+	// length, its distribution does not; so that a seed's text can be had again,
+	// all blocks have the engine's or the request's BlockSize. Without drafts it
+	// changes nothing.
 	Rejection bool
 	// Seed makes the draws repeatable. 0 takes a new one each time; Stats.Seed
 	// says which.
