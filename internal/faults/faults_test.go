@@ -293,6 +293,26 @@ var planted = []fault{
 		"s.stream, s.device = st.h, st.device", "s.device = st.device",
 		"./mlx", "TestOnSwitchesStreamAndDevice",
 	},
+	{
+		"the benchmark calls different texts equal", "examples/bench/pairs.go",
+		"res.Equal = at < 0 && res.Plain.Steady && res.Drafted.Steady", "res.Equal = true",
+		"./examples/bench", "TestResult",
+	},
+	{
+		"the benchmark scores a difference without the common text", "examples/bench/gap.go",
+		"text[:d.At]...", "text[:0]...",
+		"./examples/bench", "TestGap",
+	},
+	{
+		"the bound of a cycle leaves out the drafter's head", "internal/synthetic/work.go",
+		"w.Cycle = 2*head + block", "w.Cycle = head + block",
+		"./internal/synthetic", "TestWork",
+	},
+	{
+		"an acceptance that is replayed lags a cycle", "internal/probe/probe.go",
+		"p.Accepted[p.at%len(p.Accepted)]", "p.Accepted[max(0, p.at-1)%len(p.Accepted)]",
+		"./dflash", "TestProbe",
+	},
 }
 
 // The faults fit the source: this much is tested always.
