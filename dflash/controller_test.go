@@ -2,10 +2,12 @@ package dflash_test
 
 import (
 	"fmt"
+	"iter"
 	"math/rand/v2"
-	"strings"
+	"sync"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/godflash/godflash/dflash"
@@ -82,42 +84,64 @@ func TestWaitingTaps(t *testing.T) {
 	}
 }
 
-// A drafter of noise is given up, and Stats say so; one that is always right is
-// used.
-func TestControllerChooses(t *testing.T) {
+// With the controller the ids are those of the reference, and Stats say what it
+// did. Two sessions may use it at a time.
+func TestController(t *testing.T) {
 	e := open(t, "tiny-qwen3", dflash.Options{})
 	refs := references(t, "tiny-qwen3")
-	for name, i := range map[string]int{"known": 0, "unknown": 9} {
-		t.Run(name, func(t *testing.T) {
-			s := newSession(t, e)
-			ids, _ := run(t, s, dflash.Request{IDs: refs[i].Prompt, MaxTokens: 96})
-			require.Equal(t, refs[i].Greedy, ids)
-			st := s.Stats()
-			checkStats(t, st, ids, e.Info().BlockSize)
-			sum, rows := 0, 0
-			for length, n := range st.BlockLengths {
-				sum += n
-				rows += n * (length - 1)
-			}
-			require.Equal(t, st.Cycles, sum)
-			require.Equal(t, st.Drafted, rows)
-			accepted := 0
-			for k, n := range st.AcceptedByPosition {
-				accepted += n
-				if k > 0 {
-					require.LessOrEqual(t, n, st.AcceptedByPosition[k-1])
+	var group sync.WaitGroup
+	for _, pipelined := range []bool{false, true} {
+		s := newSession(t, e)
+		s.SetPipelined(pipelined)
+		group.Go(func() {
+			for _, i := range []int{0, 9} {
+				ids, err := collect(s.Generate(t.Context(), dflash.Request{IDs: refs[i].Prompt, MaxTokens: 96}))
+				if !assert.NoError(t, err) || !assert.Equal(t, refs[i].Greedy, ids) {
+					return
 				}
+				st := s.Stats()
+				sum, drafted, accepted := 0, 0, 0
+				for length, n := range st.BlockLengths {
+					sum += n
+					drafted += n * (length - 1)
+				}
+				for k, n := range st.AcceptedByPosition {
+					accepted += n
+					assert.LessOrEqual(t, n, st.AcceptedByPosition[max(k-1, 0)])
+				}
+				assert.Equal(t, []int{st.Cycles, st.Drafted, st.Accepted}, []int{sum, drafted, accepted})
+				assert.Empty(t, st.DraftOff)
+				if st.DraftPaused != "" {
+					assert.Contains(t, st.DraftPaused, fmt.Sprintf("%d of %d cycles plain", st.BlockLengths[1], st.Cycles))
+				}
+				assert.Positive(t, st.Host)
+				assert.Positive(t, st.Verify)
+				assert.LessOrEqual(t, st.Host+st.Verify+st.Commit, st.Decode)
 			}
-			require.Equal(t, st.Accepted, accepted)
-			if st.DraftPaused != "" {
-				require.True(t, strings.HasPrefix(st.DraftPaused, fmt.Sprintf("%d of %d cycles", st.BlockLengths[1], st.Cycles)), st.DraftPaused)
-			}
-			require.Empty(t, st.DraftOff)
-			require.Positive(t, st.Host)
-			require.Positive(t, st.Verify)
-			require.Positive(t, st.Commit)
-			require.LessOrEqual(t, st.Host+st.Verify+st.Commit, st.Decode)
 		})
+	}
+	group.Wait()
+}
+
+// A new engine begins with the checkpoint's block, and the next session knows
+// what the one before has seen.
+func TestControllerBegins(t *testing.T) {
+	e := open(t, "tiny-qwen3", dflash.Options{BlockSize: 8})
+	ref := references(t, "tiny-qwen3")[0]
+	for i := range 2 {
+		s := newSession(t, e)
+		n := 0
+		for _, err := range s.Generate(t.Context(), dflash.Request{IDs: ref.Prompt, MaxTokens: 96, NoCache: true}) {
+			require.NoError(t, err)
+			if n++; n == 2 {
+				break // after the first cycle
+			}
+		}
+		if i == 0 {
+			require.Equal(t, map[int]int{8: 1}, s.Stats().BlockLengths)
+		} else {
+			require.Equal(t, map[int]int{1: 1}, s.Stats().BlockLengths, "what a plain step costs is not known yet")
+		}
 	}
 }
 
@@ -131,4 +155,14 @@ func TestFixedRows(t *testing.T) {
 	require.Equal(t, st.Cycles-st.BlockLengths[1], st.BlockLengths[2])
 	require.LessOrEqual(t, st.BlockLengths[1], 1) // the last token of the budget
 	require.Empty(t, st.DraftPaused)
+}
+
+func collect(tokens iter.Seq2[dflash.Token, error]) (ids []int, err error) {
+	for token, err := range tokens {
+		if err != nil {
+			return ids, err
+		}
+		ids = append(ids, token.ID)
+	}
+	return ids, nil
 }
