@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/godflash/godflash/internal/hub"
+	"github.com/godflash/godflash/internal/kernels"
 	"github.com/godflash/godflash/mlx"
 )
 
@@ -20,6 +21,7 @@ func examine(ctx context.Context, o *options, r *report) {
 		defer lib.Close()
 		memory(ctx, lib, r)
 		arithmetic(ctx, lib, r)
+		gpuKernels(ctx, lib, r)
 	}
 	client := cache(r)
 	if client != nil {
@@ -122,6 +124,31 @@ func arithmetic(ctx context.Context, lib *mlx.Library, r *report) {
 		return
 	}
 	r.add("arithmetic", good, fmt.Sprintf("a %d×%d matrix product is right", n, n), "")
+}
+
+// gpuKernels compares the library's own kernels with MLX's operations.
+func gpuKernels(ctx context.Context, lib *mlx.Library, r *report) {
+	if lib.Device() == mlx.DeviceCPU {
+		r.add("kernels", note, "of godflash itself run on GPUs only", "")
+		return
+	}
+	tested, err := kernels.SelfTest(ctx, lib)
+	if err != nil {
+		r.add("kernels", problem, err.Error(), "report this with the lines above")
+		return
+	}
+	right, without := 0, 0
+	for _, k := range tested {
+		switch {
+		case k.Err != nil:
+			r.add("kernels", problem, fmt.Sprintf("%s: %v", k.Name, k.Err), "report this; generation uses MLX's operations in its place, slower, where a kernel does not run at all")
+		case k.Backend == "fallback":
+			without++
+		default:
+			right++
+		}
+	}
+	r.add("kernels", good, fmt.Sprintf("%d of %d give what MLX's operations give, for %d MLX's serve on this device", right, len(tested), without), "")
 }
 
 func cache(r *report) *hub.Client {

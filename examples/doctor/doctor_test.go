@@ -88,7 +88,7 @@ func TestHealthy(t *testing.T) {
 		"mlx-community/Qwen3-8B":  "tiny-qwen3/target",
 	})
 	r := doctor(t, 0, "-model", "qwen3.5-4b", "-tokens", "24")
-	for _, name := range []string{"system", "library", "device", "memory", "arithmetic", "cache", "text", "speed"} {
+	for _, name := range []string{"system", "library", "device", "memory", "arithmetic", "kernels", "cache", "text", "speed"} {
 		require.Len(t, r.named(name), 1, name)
 	}
 	require.Contains(t, r.named("library")[0].Detail, "MLX ")

@@ -74,6 +74,16 @@ var planted = []fault{
 		"./internal/kernels", "TestKernels",
 	},
 	{
+		"the 4-bit kernel is a step off", "internal/kernels/q4text.go",
+		"GF_LO(b[j][0][u / 2])) - 128 * s0", "GF_LO(b[j][0][u / 2])) - 127 * s0",
+		"./internal/kernels", "TestKernels",
+	},
+	{
+		"the attention kernel's window is a key too wide", "internal/kernels/attentiontext.go",
+		"key > at + g - WINDOW)", "key >= at + g - WINDOW)",
+		"./internal/kernels", "TestAttention",
+	},
+	{
 		"the scan kernel takes another key head", "internal/kernels/deltatext.go",
 		"hk = hv / (HV / HK);", "hk = hv - hv / HK * HK;",
 		"./internal/kernels", "TestKernels",

@@ -59,12 +59,11 @@ func (d HeadsShape) attendParts(s *mlx.Scope, in []mlx.Array, l mlx.Launch) []ml
 	p := s.Where(seen, s.Exp(s.Mul(s.Sub(score, top), s.Scalar(1/log2e, mlx.Float32))), s.Scalar(0, mlx.Float32))
 	sum := s.Reshape(s.MatMul(s.Reshape(p, 1, d.Keys, n*t, capacity), f(in[2])), 1, d.Queries, t, d.Dim)
 	weights := s.Reshape(s.Concat(-1, top, s.Sum(p, true, -1)), 1, d.Queries, t, 2)
-	pad := func(a mlx.Array, fill float64) mlx.Array {
-		a = s.SwapAxes(a, 1, 2)
-		rest := s.Full(fill, mlx.Float32, splits-1, t, d.Queries, a.Dim(3))
-		return s.Concat(0, a, rest)
+	none := mlx.FromSlice(s, []float32{-1e30, 0}) // no score, no weight
+	return []mlx.Array{
+		s.Concat(0, s.SwapAxes(sum, 1, 2), s.Zeros(mlx.Float32, splits-1, t, d.Queries, d.Dim)),
+		s.Concat(0, s.SwapAxes(weights, 1, 2), s.BroadcastTo(none, splits-1, t, d.Queries, 2)),
 	}
-	return []mlx.Array{pad(sum, 0), pad(weights, 0)}
 }
 
 const log2e = 1.4426950408889634

@@ -140,9 +140,9 @@ if (row < rows) {
     if (share > 0) for (int i = 0; i < D / 32; i++) a[i] += share * sums[((size_t)p * rows * HQ + unit) * D + lane + 32 * i];
   }
   for (int i = 0; i < D / 32; i++) {
-    float x = a[i] / total;
-    if (GATED) x /= 1.0f + GF_EXP(-(float)q[(size_t)row * QROW + QAT + (head * 2 + 1) * D + lane + 32 * i]);
-    y[(size_t)unit * D + lane + 32 * i] = (T)x;
+    a[i] /= total;
+    if (GATED) a[i] /= 1.0f + GF_EXP(-(float)q[(size_t)row * QROW + QAT + (head * 2 + 1) * D + lane + 32 * i]);
   }
+  for (int i = 0; i < D / 32; i++) y[(size_t)unit * D + lane + 32 * i] = (T)a[i];
 }
 `

@@ -6,7 +6,9 @@ package kernels
 // tail is the convolution's input before the block, [KW-1, channels]; a row of
 // qkv, a and b begins ROW, AROW and BROW elements after the one before it, at
 // QAT, AAT and BAT. conv_in is tail with the block's rows after it. The sums of
-// a row are float32 and do not depend on the other rows.
+// a row are float32 and do not depend on the other rows. All is loaded before the
+// first store, here and in the other texts: a compiler that cannot see that arrays
+// lie apart waits for each load behind a store.
 const deltaInText = `
 constexpr int CH = 2 * HK * DK + HV * DV, SLOTS = 2 * HK + HV;
 const int lane = tid & 31, unit = bid * 4 + (tid >> 5);
@@ -17,22 +19,25 @@ if (row < rows) {
   const int width = value ? DV : DK;
   const int from = value ? 2 * HK * DK + (slot - 2 * HK) * DV : slot * DK;
   float u[WIDTH / 32];
+  T x[WIDTH / 32][KW];
+  for (int i = 0; i < WIDTH / 32; i++) {
+    const int c = from + (lane + 32 * i < width ? lane + 32 * i : lane);
+    float sum = 0;
+    for (int j = 0; j < KW; j++) {
+      const int r = row + j - (KW - 1);
+      x[i][j] = r < 0 ? tail[(r + KW - 1) * CH + c] : qkv[(size_t)r * ROW + QAT + c];
+      sum += (float)x[i][j] * (float)conv[j * CH + c];
+    }
+    u[i] = lane + 32 * i < width ? sum / (1.0f + GF_EXP(-sum)) : 0.0f;
+  }
   float squares = 0;
+  for (int i = 0; i < WIDTH / 32; i++) squares += u[i] * u[i];
   for (int i = 0; i < WIDTH / 32; i++) {
     const int c = from + lane + 32 * i;
-    float sum = 0;
     if (lane + 32 * i < width) {
-      for (int j = 0; j < KW; j++) {
-        const int r = row + j - (KW - 1);
-        const T x = r < 0 ? tail[(r + KW - 1) * CH + c] : qkv[(size_t)r * ROW + QAT + c];
-        sum += (float)x * (float)conv[j * CH + c];
-        if (j == KW - 1) conv_in[(size_t)(row + KW - 1) * CH + c] = x;
-        else if (row == 0) conv_in[j * CH + c] = tail[j * CH + c];
-      }
-      sum = sum / (1.0f + GF_EXP(-sum));
+      conv_in[(size_t)(row + KW - 1) * CH + c] = x[i][KW - 1];
+      if (row == 0) for (int j = 0; j < KW - 1; j++) conv_in[j * CH + c] = x[i][j];
     }
-    u[i] = sum;
-    squares += sum * sum;
   }
   if (value) {
     const int h = slot - 2 * HK;
@@ -123,17 +128,18 @@ const deltaOutText = `
 const int lane = tid & 31, unit = bid * 4 + (tid >> 5);
 const int row = unit / HV, h = unit - row * HV;
 if (row < y_shape[0]) {
-  float u[DV / 32];
+  float u[DV / 32], gate[DV / 32], w[DV / 32];
   float squares = 0;
   for (int i = 0; i < DV / 32; i++) {
     u[i] = y[(size_t)unit * DV + lane + 32 * i];
+    gate[i] = (float)z[(size_t)row * ZROW + ZAT + h * DV + lane + 32 * i];
+    w[i] = weight[lane + 32 * i];
     squares += u[i] * u[i];
   }
   for (int o = 16; o > 0; o >>= 1) squares += GF_XOR(squares, o);
   const float scale = GF_RSQRT(squares / DV + GF_FLOAT(EPS));
   for (int i = 0; i < DV / 32; i++) {
-    const float x = (float)z[(size_t)row * ZROW + ZAT + h * DV + lane + 32 * i];
-    o[(size_t)unit * DV + lane + 32 * i] = (T)(u[i] * scale * weight[lane + 32 * i] * (x / (1.0f + GF_EXP(-x))));
+    o[(size_t)unit * DV + lane + 32 * i] = (T)(u[i] * scale * w[i] * (gate[i] / (1.0f + GF_EXP(-gate[i]))));
   }
 }
 `

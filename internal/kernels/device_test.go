@@ -2,7 +2,6 @@ package kernels
 
 import (
 	"os"
-	"slices"
 	"testing"
 	"time"
 
@@ -121,20 +120,18 @@ func q4Figures(t *testing.T) {
 					})
 					return micro(d) * 2 / float64(len(weights))
 				}
-				tiled := func(tiles int) float64 {
-					return through(func(s *mlx.Scope, x mlx.Array, q mlx.Quantized) mlx.Array {
-						c := q4Call(x, q)
-						n := q.W.Dim(0)
-						c.launch.Template = slices.Clone(c.launch.Template)
-						c.launch.Template[1].Value, c.launch.Template[2].Value = tiles, 16/tiles
-						c.launch.Grid[0] = (n + 8*tiles - 1) / (8 * tiles) * 256
-						return c.run(s, set.q4)[0]
-					})
-				}
-				t.Logf("%d → %d → %d, %d rows: kernel %.1f µs (16 outputs a block %.1f, 32 %.1f, 64 %.1f), operation %.1f", in, wide, in, rows,
-					through(set.QuantizedMatMul), tiled(2), tiled(4), tiled(8), through(stock.QuantizedMatMul))
+				kernel := func(s *mlx.Scope, x mlx.Array, q mlx.Quantized) mlx.Array { return q4Call(x, q).run(s, set.q4)[0] }
+				t.Logf("%d → %d → %d, %d rows: kernel %.1f µs, operation %.1f", in, wide, in, rows, through(kernel), through(stock.QuantizedMatMul))
 				require.Equal(t, "cuda", set.q4.Backend())
 			}
+			x := newSource(s, 6).normal(mlx.BFloat16, 0, 1, 1, 1024, in)
+			require.NoError(t, s.Eval(x))
+			many := func(set *Set) float64 {
+				return micro(pace(t, s, 2, x, func(s *mlx.Scope, x mlx.Array) mlx.Array {
+					return set.QuantizedMatMul(s, set.QuantizedMatMul(s, x, weights[0]), weights[1])
+				}))
+			}
+			t.Logf("%d → %d → %d, 1024 rows: written out %.0f µs, operation %.0f", in, wide, in, many(set), many(stock))
 		})
 	}
 }

@@ -8,28 +8,29 @@ const addNormText = `
 constexpr int N = (H + 255) / 256;
 GF_GROUP float part[8];
 float u[N];
-float squares = 0;
-for (int i = 0; i < N; i++) {
-  const int c = tid + 256 * i;
-  u[i] = 0;
-  if (c < H) {
-    const size_t at = (size_t)bid * H + c;
-    T v = x[at];
-    if (ADD) { v = (T)((float)v + (float)y[at]); sum[at] = v; }
-    u[i] = (float)v;
-    squares += u[i] * u[i];
-  }
+for (int i = 0; i < N; i++) u[i] = tid + 256 * i < H ? (float)x[(size_t)bid * H + tid + 256 * i] : 0.0f;
+if (ADD) {
+  float v[N];
+  for (int i = 0; i < N; i++) v[i] = tid + 256 * i < H ? (float)y[(size_t)bid * H + tid + 256 * i] : 0.0f;
+  for (int i = 0; i < N; i++) u[i] = (float)(T)(u[i] + v[i]);
 }
-if (!ADD && bid == 0 && tid == 0) sum[0] = (T)0.0f;
+float w[N];
+for (int i = 0; i < N; i++) w[i] = tid + 256 * i < H ? weight[tid + 256 * i] : 0.0f;
+float squares = 0;
+for (int i = 0; i < N; i++) squares += u[i] * u[i];
 for (int o = 16; o > 0; o >>= 1) squares += GF_XOR(squares, o);
 if ((tid & 31) == 0) part[tid >> 5] = squares;
 GF_SYNC();
 float total = 0;
 for (int i = 0; i < 8; i++) total += part[i];
 const float scale = GF_RSQRT(total / H + GF_FLOAT(EPS));
+if (!ADD && bid == 0 && tid == 0) sum[0] = (T)0.0f;
 for (int i = 0; i < N; i++) {
   const int c = tid + 256 * i;
-  if (c < H) normed[(size_t)bid * H + c] = (T)(u[i] * scale * weight[c]);
+  if (c < H) {
+    if (ADD) sum[(size_t)bid * H + c] = (T)u[i];
+    normed[(size_t)bid * H + c] = (T)(u[i] * scale * w[i]);
+  }
 }
 `
 
@@ -65,7 +66,7 @@ func addNormSpec() mlx.KernelSpec {
 // AddNorm is x+y, and its root-mean-square norm times weight, float32; with the
 // zero Array for y only the norm, and x itself. All have the dtype and shape of x.
 func (set *Set) AddNorm(s *mlx.Scope, x, y, weight mlx.Array, eps float32) (sum, normed mlx.Array) {
-	if set == nil || set.addNorm == nil || !weight.Valid() || weight.Dtype() != mlx.Float32 {
+	if set == nil || set.addNorm == nil || !weight.Valid() {
 		if y.Valid() {
 			x = s.Add(x, y)
 		}
@@ -86,19 +87,19 @@ func (set *Set) AddNorm(s *mlx.Scope, x, y, weight mlx.Array, eps float32) (sum,
 }
 
 func addNormCall(x, y, weight mlx.Array, eps float32) call {
-	shape, h := x.Shape(), x.Dim(-1)
-	sum := mlx.Output{Dtype: x.Dtype(), Shape: shape}
-	if !y.Valid() {
-		sum.Shape = []int{1} // nobody reads it
+	shape, dt := x.Shape(), x.Dtype()
+	h, rows := shape[len(shape)-1], 1
+	for _, d := range shape[:len(shape)-1] {
+		rows *= d
 	}
-	add := y.Valid()
+	add, sum := y.Valid(), mlx.Output{Dtype: dt, Shape: shape}
 	if !add {
-		y = x
+		y, sum.Shape = x, []int{1} // nobody reads it
 	}
 	return call{[]mlx.Array{x, y, weight}, mlx.Launch{
-		Outputs: []mlx.Output{sum, {Dtype: x.Dtype(), Shape: shape}},
-		Grid:    [3]int{x.Size() / h * 256}, Group: [3]int{256},
-		Template: []mlx.TemplateArg{{Name: "T", Value: x.Dtype()}, {Name: "H", Value: h}, {Name: "ADD", Value: add}, {Name: "EPS", Value: floatBits(eps)}},
+		Outputs: []mlx.Output{sum, {Dtype: dt, Shape: shape}},
+		Grid:    [3]int{rows * 256}, Group: [3]int{256},
+		Template: []mlx.TemplateArg{{Name: "T", Value: dt}, {Name: "H", Value: h}, {Name: "ADD", Value: add}, {Name: "EPS", Value: floatBits(eps)}},
 	}}
 }
 
@@ -129,13 +130,17 @@ func (set *Set) SwiGLU(s *mlx.Scope, gate, up Cols) mlx.Array {
 }
 
 func swigluCall(x mlx.Array) call {
-	shape := x.Shape()
-	f := shape[len(shape)-1] / 2
-	shape[len(shape)-1] = f
+	shape, dt := x.Shape(), x.Dtype()
+	last := len(shape) - 1
+	f, rows := shape[last]/2, 1
+	for _, d := range shape[:last] {
+		rows *= d
+	}
+	shape[last] = f
 	blocks := (f + 255) / 256
 	return call{[]mlx.Array{x}, mlx.Launch{
-		Outputs: []mlx.Output{{Dtype: x.Dtype(), Shape: shape}},
-		Grid:    [3]int{x.Size() / (2 * f) * blocks * 256}, Group: [3]int{256},
-		Template: []mlx.TemplateArg{{Name: "T", Value: x.Dtype()}, {Name: "F", Value: f}, {Name: "BLOCKS", Value: blocks}},
+		Outputs: []mlx.Output{{Dtype: dt, Shape: shape}},
+		Grid:    [3]int{rows * blocks * 256}, Group: [3]int{256},
+		Template: []mlx.TemplateArg{{Name: "T", Value: dt}, {Name: "F", Value: f}, {Name: "BLOCKS", Value: blocks}},
 	}}
 }

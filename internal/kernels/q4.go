@@ -21,41 +21,52 @@ func q4Spec() mlx.KernelSpec {
 
 var q4Options = mlx.QuantizeOptions{Mode: mlx.Affine, GroupSize: 64, Bits: 4}
 
-// QuantizedMatMul is x·Wᵀ for x [..., in]: by the kernel for 4 bits where it is
-// made for the case, else by MLX's operation.
+// manyRows is the number of rows from which a CUDA device multiplies by the
+// weights as bfloat16, written out for the occasion: its product of many rows by
+// packed weights is several times as slow.
+const manyRows = 128
+
+// QuantizedMatMul is x·Wᵀ for x [..., in]: for a block of rows by the kernel for
+// 4 bits where it is made for the case, else by MLX's operations.
 func (set *Set) QuantizedMatMul(s *mlx.Scope, x mlx.Array, q mlx.Quantized) mlx.Array {
-	if set == nil || set.q4 == nil || !fitsQ4(x, q) {
+	if set == nil || set.q4 == nil || s.Err() != nil {
 		return s.QuantizedMatMul(x, q, true)
 	}
-	out := q4Call(x, q).run(s, set.q4)
-	if len(out) != 1 {
-		return mlx.Array{}
+	shape, dt := x.Shape(), x.Dtype()
+	rows := 1
+	for _, d := range shape[:len(shape)-1] {
+		rows *= d
 	}
-	return out[0]
+	switch {
+	case rows >= manyRows:
+		return s.MatMul(x, s.Transpose(s.Dequantize(q, dt)))
+	case rows > 1 && rows <= BlockRows && len(shape) == 3 && shape[0] == 1 && dt == mlx.BFloat16 && fitsQ4(shape[2], q):
+		out := q4Call(x, q).run(s, set.q4)
+		if len(out) != 1 {
+			return mlx.Array{}
+		}
+		return out[0]
+	}
+	return s.QuantizedMatMul(x, q, true)
 }
 
-// fitsQ4: a block of bfloat16 rows [1, T, in], and weights in affine 4 bits whose
-// rows divide into the groups that a warp takes at a time.
-func fitsQ4(x mlx.Array, q mlx.Quantized) bool {
+// fitsQ4: affine 4 bits in groups of 64, whose rows divide into the groups that a
+// warp takes at a time. For one row MLX's operation is as fast.
+func fitsQ4(in int, q mlx.Quantized) bool {
 	o := q.Options
-	return x.NDim() == 3 && x.Dim(0) == 1 && x.Dim(1) <= BlockRows && x.Dtype() == mlx.BFloat16 && q.Scales.Dtype() == mlx.BFloat16 &&
-		o.Mode == mlx.Affine && (o.Bits == 0 || o.Bits == 4) && (o.GroupSize == 0 || o.GroupSize == 64) &&
-		x.Dim(2)%256 == 0 && q.W.NDim() == 2
+	return o.Mode == mlx.Affine && (o.Bits == 0 || o.Bits == 4) && (o.GroupSize == 0 || o.GroupSize == 64) && in%128 == 0 && q.Scales.Dtype() == mlx.BFloat16
 }
+
+// tilesQ4 is the number of tiles of 8 outputs in a block.
+const tilesQ4 = 2
 
 func q4Call(x mlx.Array, q mlx.Quantized) call {
-	n := q.W.Dim(0)
-	tiles := 4
-	if n >= wideQ4 {
-		tiles = 8
-	}
+	n, rows := q.W.Dim(0), x.Dim(1)
 	return call{[]mlx.Array{x, q.W, q.Scales, q.Biases}, mlx.Launch{
-		Outputs: []mlx.Output{{Dtype: x.Dtype(), Shape: []int{1, x.Dim(1), n}}},
-		Grid:    [3]int{(n + 8*tiles - 1) / (8 * tiles) * 256}, Group: [3]int{256},
-		Template: []mlx.TemplateArg{{Name: "T", Value: x.Dtype()}, {Name: "NT", Value: tiles}, {Name: "CG", Value: 16 / tiles}},
+		Outputs: []mlx.Output{{Dtype: mlx.BFloat16, Shape: []int{1, rows, n}}},
+		Grid:    [3]int{(n + 8*tilesQ4 - 1) / (8 * tilesQ4) * 256}, Group: [3]int{256},
+		Template: q4Template,
 	}}
 }
 
-// wideQ4 is the number of outputs from which a block takes 64 rows of W and not
-// 32: there are enough blocks then, and x is read half as often.
-const wideQ4 = 16384
+var q4Template = []mlx.TemplateArg{{Name: "T", Value: mlx.BFloat16}, {Name: "NT", Value: tilesQ4}, {Name: "CG", Value: 2}}

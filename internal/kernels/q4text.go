@@ -24,7 +24,8 @@ const q4Header = `
 // q4Text is y[T,N] = x[T,K]·Wᵀ for T up to 16, W in 4 bits, affine in groups of
 // 64. A block of 8 warps takes 8·NT rows of W; the warps share the columns, CG
 // groups at a time, and add their sums at the end in a fixed order, so a row of
-// y does not depend on T.
+// y does not depend on T. What a warp needs next, weights of the next groups and x
+// of the next group, is on its way while it multiplies.
 //
 // A 4-bit number q is the bfloat16 128+q after one mask and one or, exactly; with
 // X the group's sum of x, s·(Σx(128+q) − 128X) + bX is the group's part. Lane
@@ -40,33 +41,57 @@ const int n0 = bid * ROWS;
 float acc[NT][4];
 #pragma unroll
 for (int j = 0; j < NT; j++) { acc[j][0] = 0; acc[j][1] = 0; acc[j][2] = 0; acc[j][3] = 0; }
-for (int c = warp * CG; c < G; c += 8 * CG) {
-  uint2 q[CG][NT];
-  unsigned s[NT][2][CG / 2], b[NT][2][CG / 2];
+uint2 q[CG][NT], qn[CG][NT];
+unsigned s[NT][2][CG / 2], b[NT][2][CG / 2], sn[NT][2][CG / 2], bn[NT][2][CG / 2];
+uint4 v[4], vn[4];
+auto load_weights = [&](int c) {
   #pragma unroll
   for (int j = 0; j < NT; j++) {
     const unsigned* p = w + (size_t)min(n0 + j * 8 + g, N - 1) * (K / 8) + c * 8 + t * 2;
     #pragma unroll
-    for (int u = 0; u < CG; u++) q[u][j] = gf_stream(p + u * 8);
-  }
-  #pragma unroll
-  for (int j = 0; j < NT; j++) {
+    for (int u = 0; u < CG; u++) qn[u][j] = gf_stream(p + u * 8);
     #pragma unroll
     for (int e = 0; e < 2; e++) {
       const size_t at = ((size_t)min(n0 + j * 8 + 2 * t + e, N - 1) * G + c) / 2;
       #pragma unroll
-      for (int u = 0; u < CG / 2; u++) { s[j][e][u] = ((const unsigned*)scales)[at + u]; b[j][e][u] = ((const unsigned*)biases)[at + u]; }
+      for (int u = 0; u < CG / 2; u++) { sn[j][e][u] = ((const unsigned*)scales)[at + u]; bn[j][e][u] = ((const unsigned*)biases)[at + u]; }
     }
   }
+};
+auto load_x = [&](int c) {
+  #pragma unroll
+  for (int h = 0; h < 2; h++) {
+    vn[2 * h] = make_uint4(0, 0, 0, 0);
+    vn[2 * h + 1] = make_uint4(0, 0, 0, 0);
+    if (g < rows) vn[2 * h] = *(const uint4*)(x + (size_t)g * K + c * 64 + t * 16 + h * 8);
+    if (g + 8 < rows) vn[2 * h + 1] = *(const uint4*)(x + (size_t)(g + 8) * K + c * 64 + t * 16 + h * 8);
+  }
+};
+if (warp * CG < G) { load_weights(warp * CG); load_x(warp * CG); }
+#pragma unroll 1
+for (int c = warp * CG; c < G; c += 8 * CG) {
+  #pragma unroll
+  for (int j = 0; j < NT; j++) {
+    #pragma unroll
+    for (int u = 0; u < CG; u++) q[u][j] = qn[u][j];
+    #pragma unroll
+    for (int e = 0; e < 2; e++) {
+      #pragma unroll
+      for (int u = 0; u < CG / 2; u++) { s[j][e][u] = sn[j][e][u]; b[j][e][u] = bn[j][e][u]; }
+    }
+  }
+  const int next = c + 8 * CG;
+  if (next < G) load_weights(next);
   #pragma unroll
   for (int u = 0; u < CG; u++) {
+    #pragma unroll
+    for (int i = 0; i < 4; i++) v[i] = vn[i];
+    if (u + 1 < CG) load_x(c + u + 1); else if (next < G) load_x(next);
     unsigned a[4][4];
     float sum0 = 0, sum1 = 0;
     #pragma unroll
     for (int h = 0; h < 2; h++) {
-      uint4 top = make_uint4(0, 0, 0, 0), low = top;
-      if (g < rows) top = *(const uint4*)(x + (size_t)g * K + (c + u) * 64 + t * 16 + h * 8);
-      if (g + 8 < rows) low = *(const uint4*)(x + (size_t)(g + 8) * K + (c + u) * 64 + t * 16 + h * 8);
+      const uint4 top = v[2 * h], low = v[2 * h + 1];
       sum0 += GF_LO(top.x) + GF_HI(top.x) + GF_LO(top.y) + GF_HI(top.y) + GF_LO(top.z) + GF_HI(top.z) + GF_LO(top.w) + GF_HI(top.w);
       sum1 += GF_LO(low.x) + GF_HI(low.x) + GF_LO(low.y) + GF_HI(low.y) + GF_LO(low.z) + GF_HI(low.z) + GF_LO(low.w) + GF_HI(low.w);
       a[2 * h][0] = __byte_perm(top.x, top.z, 0x5410); a[2 * h][1] = __byte_perm(low.x, low.z, 0x5410);
@@ -81,9 +106,9 @@ for (int c = warp * CG; c < G; c += 8 * CG) {
       float d[4] = {0, 0, 0, 0};
       #pragma unroll
       for (int h = 0; h < 2; h++) {
-        const unsigned v = h ? q[u][j].y : q[u][j].x;
-        gf_mma(d, a[2 * h], GF_Q4(v), GF_Q4(v >> 4));
-        gf_mma(d, a[2 * h + 1], GF_Q4(v >> 8), GF_Q4(v >> 12));
+        const unsigned f = h ? q[u][j].y : q[u][j].x;
+        gf_mma(d, a[2 * h], GF_Q4(f), GF_Q4(f >> 4));
+        gf_mma(d, a[2 * h + 1], GF_Q4(f >> 8), GF_Q4(f >> 12));
       }
       const float s0 = u & 1 ? GF_HI(s[j][0][u / 2]) : GF_LO(s[j][0][u / 2]), s1 = u & 1 ? GF_HI(s[j][1][u / 2]) : GF_LO(s[j][1][u / 2]);
       const float b0 = (u & 1 ? GF_HI(b[j][0][u / 2]) : GF_LO(b[j][0][u / 2])) - 128 * s0, b1 = (u & 1 ? GF_HI(b[j][1][u / 2]) : GF_LO(b[j][1][u / 2])) - 128 * s1;

@@ -27,30 +27,21 @@ func pointwiseTrials(s *mlx.Scope) []trial {
 }
 
 // q4Trials compare with a float32 product of the weights that the numbers stand
-// for: one row and a full block, blocks of both widths, outputs that end inside one.
+// for: one row and a full block, warps with one turn, some and none, outputs that
+// end inside a block.
 func q4Trials(s *mlx.Scope) []trial {
 	var out []trial
 	r := newSource(s, 2)
 	spec := q4Spec()
 	spec.Fallback = exactQ4
-	for _, n := range []int{40, 72} {
-		q := s.Quantize(r.normal(mlx.BFloat16, 0, 0.05, n, 768), q4Options)
+	for _, size := range [][2]int{{40, 768}, {24, 4352}} {
+		n, k := size[0], size[1]
+		q := s.Quantize(r.normal(mlx.BFloat16, 0, 0.03, n, k), q4Options)
 		for _, t := range []int{1, 7, 16} {
-			c := q4Call(r.normal(mlx.BFloat16, 0, 1, 1, t, 768), q)
-			if n == 72 {
-				c = wide(c, n)
-			}
-			out = append(out, trial{fmt.Sprintf("4-bit product, %d rows to %d", t, n), spec, c, 0.01})
+			out = append(out, trial{fmt.Sprintf("4-bit product, %d rows to %d", t, n), spec, q4Call(r.normal(mlx.BFloat16, 0, 1, 1, t, k), q), 0.01})
 		}
 	}
 	return out
-}
-
-// wide is a call in blocks of 64 outputs, which only large matrices get.
-func wide(c call, n int) call {
-	c.launch.Template[1].Value, c.launch.Template[2].Value = 8, 2
-	c.launch.Grid[0] = (n + 63) / 64 * 256
-	return c
 }
 
 func exactQ4(s *mlx.Scope, in []mlx.Array, _ mlx.Launch) []mlx.Array {

@@ -1,0 +1,105 @@
+package kernels
+
+import (
+	"context"
+
+	"github.com/godflash/godflash/mlx"
+)
+
+// Tested is what a kernel's self-test found.
+type Tested struct {
+	Name    string
+	Backend string // "cuda", "metal", or "fallback" where there is no kernel for the device
+	Err     error  // how its result differs from the operations', or why it does not run
+}
+
+// sample is a small call of a kernel.
+type sample struct {
+	spec      mlx.KernelSpec
+	call      call
+	tolerance float64
+}
+
+// SelfTest runs every kernel on small inputs beside its operations. The error is
+// that of the library; what a kernel does wrong is in its own line.
+func SelfTest(ctx context.Context, lib *mlx.Library) ([]Tested, error) {
+	var names []string
+	if err := lib.Do(ctx, func(s *mlx.Scope) error {
+		for _, x := range samples(s) {
+			names = append(names, x.spec.Name)
+		}
+		return s.Err()
+	}); err != nil {
+		return nil, err
+	}
+	out := make([]Tested, len(names))
+	for i, name := range names {
+		out[i].Name = name
+		// A difference is the scope's error, so each kernel has a scope.
+		out[i].Err = lib.Do(ctx, func(s *mlx.Scope) error {
+			x := samples(s)[i]
+			k := s.NewKernel(x.spec, nil)
+			if k == nil {
+				return s.Err()
+			}
+			out[i].Backend = k.Backend()
+			return k.SelfTest(s, x.call.in, x.call.launch, x.tolerance)
+		})
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+func samples(s *mlx.Scope) []sample {
+	n := 0
+	wave := func(dt mlx.Dtype, shape ...int) mlx.Array {
+		size := 1
+		for _, d := range shape {
+			size *= d
+		}
+		n++
+		x := s.Arange(float64(n), float64(n+size), 1, mlx.Float32)
+		return s.AsType(s.Reshape(s.Sin(s.Mul(x, s.Scalar(0.7, mlx.Float32))), shape...), dt)
+	}
+	f32, bf := mlx.Float32, mlx.BFloat16
+	const rows = 3
+
+	d := DeltaShape{KeyHeads: 1, ValueHeads: 2, KeyDim: 32, ValueDim: 32, Taps: 4, Eps: 1e-6}
+	ch := d.channels()
+	source := DeltaSource{
+		Tail: wave(f32, 1, 3, ch), QKV: All(wave(f32, 1, rows, ch)), A: All(wave(f32, 1, rows, 2)), B: All(wave(f32, 1, rows, 2)),
+		Conv: wave(f32, 4, ch), NegA: s.Neg(s.Ones(f32, 2)), DtBias: wave(f32, 2),
+	}
+	in := DeltaRows{K: wave(f32, rows, 1, 32), V: wave(f32, rows, 2, 32), G: s.Full(0.9, f32, rows, 2), Beta: s.Full(0.1, f32, rows, 2)}
+	state := wave(f32, 1, 2, 32, 32)
+
+	h := HeadsShape{Queries: 2, Keys: 1, Dim: 64, Rotated: 64, Gated: true, Eps: 1e-6}
+	qkv := wave(bf, 1, rows, 2*2*64+2*64)
+	q := Cols{qkv, 0, 256}
+	position := mlx.FromSlice(s, []int32{5})
+	keys, values := wave(bf, 1, 1, 64, 64), wave(bf, 1, 1, 64, 64)
+	attention := h.attentionCall(wave(bf, 1, 2, rows, 64), keys, values, position, See{Causal: true}, 0.125)
+	parts := h.attendParts(s, attention.in, attention.launch)
+	weights := s.Quantize(wave(bf, 40, 256), q4Options)
+	x, y := wave(f32, 1, rows, 96), wave(f32, 1, rows, 96)
+
+	out := []sample{
+		{d.inSpec(), d.inCall(source), 1e-4},
+		{d.scanSpec(), d.scanCall(wave(f32, rows, 1, 32), &in, state, mlx.FromSlice(s, []int32{2})), 1e-4},
+		{d.outSpec(), d.outCall(wave(f32, rows, 2, 32), All(wave(f32, 1, rows, 64)), wave(f32, 32)), 1e-4},
+		{addNormSpec(), addNormCall(x, y, wave(f32, 96), 1e-6), 1e-4},
+		{swigluSpec(), swigluCall(x), 1e-4},
+		{h.splitSpec(), h.splitCall(q, Cols{qkv, 256, 64}, Cols{qkv, 320, 64}, wave(f32, 64), wave(f32, 64), position, InvFreq(s, mlx.RoPEOptions{Dims: 64, Base: 1e4})), 0.03},
+		{h.gateSpec(), h.gateCall(wave(bf, 1, 2, rows, 64), q), 0.03},
+		{h.attentionSpec(), attention, 0.03},
+	}
+	if len(parts) == 2 {
+		out = append(out, sample{h.joinSpec(), h.joinCall(parts[0], parts[1], q), 0.03})
+	}
+	if s.Library().Device() == mlx.DeviceGPU { // on CPUs the operation adds in bfloat16
+		out = append(out, sample{q4Spec(), q4Call(wave(bf, 1, rows, 256), weights), 0.1})
+	}
+	return out
+}
