@@ -94,13 +94,20 @@ func (e *Engine) planFormat(p *plan, r *Request) error {
 	m, err := e.machine(reply)
 	switch {
 	case errors.Is(err, grammar.ErrUnsupported):
-		return fmt.Errorf("%w: Format: %w", ErrUnsupported, err)
+		return unsupported{fmt.Errorf("Format: %w", err)}
 	case err != nil:
 		return fmt.Errorf("%w: Format: %w", ErrRequest, err)
 	}
 	p.constrain(&formatted{machine: m, state: m.Start(), words: (e.info.VocabSize + 31) / 32})
 	return nil
 }
+
+// unsupported is ErrUnsupported for something else than a checkpoint.
+type unsupported struct{ error }
+
+func (e unsupported) Unwrap() error { return e.error }
+
+func (unsupported) Is(target error) bool { return target == ErrUnsupported }
 
 func (e *Engine) replyForm(p *plan, r *Request) (grammar.Reply, error) {
 	f := r.Format

@@ -52,6 +52,7 @@ var exclusive = [][2]string{
 	{"no-draft", "draft"},
 	{"no-draft", "block"},
 	{"no-draft", "compare"},
+	{"schema", "json-object"},
 	{"rejection", "compare"}, // its ids depend on the drafts
 }
 
@@ -59,7 +60,7 @@ var exclusive = [][2]string{
 // errUsage where the command line is wrong, and flag.ErrHelp after -h.
 func parse(ctx context.Context, args []string, stdin io.Reader, stderr io.Writer) (*options, error) {
 	o := &options{}
-	var prompt, file string
+	var prompt, file, schema string
 	var raw bool
 	flags := flag.NewFlagSet("generate", flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // errors are printed by run
@@ -89,6 +90,14 @@ func parse(ctx context.Context, args []string, stdin io.Reader, stderr io.Writer
 		return nil
 	})
 	flags.IntVar(&o.request.ThinkingBudget, "thinking-budget", 0, "`number` of tokens after which a thought is closed, 0 for no bound")
+	flags.BoolFunc("json-object", "hold the text to one JSON object", func(s string) error {
+		on, err := strconv.ParseBool(s)
+		if on {
+			o.request.Format = &dflash.Format{JSON: true}
+		}
+		return err
+	})
+	flags.StringVar(&schema, "schema", "", "hold the text to the JSON schema in this `file`")
 	flags.BoolVar(&raw, "raw", false, "use the prompt as it stands, without the chat template")
 	sampling := &o.request.Sampling
 	flags.Float64Var(&sampling.Temperature, "temperature", 0, "draw tokens at this `temperature`, 0 takes the most probable one")
@@ -132,6 +141,13 @@ func parse(ctx context.Context, args []string, stdin io.Reader, stderr io.Writer
 	}
 
 	var err error
+	if given["schema"] {
+		text, err := readfile.Regular(schema, maxSchema)
+		if err != nil {
+			return nil, usagef("-schema: %w", err)
+		}
+		o.request.Format = &dflash.Format{Schema: text}
+	}
 	demo := !given["model"]
 	if demo {
 		if o.model, err = demoPair(); err != nil {
@@ -240,6 +256,9 @@ func addBias(r *dflash.Request, s string) error {
 	r.LogitBias[id] = value
 	return nil
 }
+
+// maxSchema is more than the library takes.
+const maxSchema = 4 << 20
 
 func parseIDs(s string) ([]int, error) {
 	ids := []int{}
