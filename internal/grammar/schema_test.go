@@ -23,7 +23,7 @@ func TestKeywords(t *testing.T) {
 		vocabulary bool
 	}{
 		{schema: `true`, yes: []string{`1`, `{"a":[null]}`, `"x"`, `[]`}, no: []string{``, `x`, `[1`}},
-		{schema: `{"title":"t","description":"d","default":1,"examples":[1],"$comment":"c","deprecated":true,"readOnly":true,"writeOnly":false,"$schema":"https://json-schema.org/draft/2020-12/schema"}`, yes: []string{`2`}},
+		{schema: `{"title":"t","description":"d","default":1,"examples":[1],"$comment":"c","deprecated":true,"readOnly":true,"writeOnly":false,"$schema":"https://json-schema.org/draft/2020-12/schema","$id":"https://example.org/a"}`, yes: []string{`2`}},
 		{schema: `{"type":"null"}`, yes: []string{`null`}, no: []string{`0`, `"null"`, `nul`}},
 		{schema: `{"type":"boolean"}`, yes: []string{`true`, `false`}, no: []string{`1`, `True`}},
 		{schema: `{"type":"integer"}`, yes: []string{`0`, `-7`, `123456789012345678`}, no: []string{`1.5`, `01`, `"1"`, `-`}, left: []string{`1.0`, `1e3`, `-0`, `1234567890123456789`}},
