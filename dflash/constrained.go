@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -220,4 +221,31 @@ func (f *formatted) advance(tokens []int) error {
 		f.state = next
 	}
 	return nil
+}
+
+// pick takes for each row the drafter's best guess that is allowed after those
+// before it, and where none is, what the text can only go on with.
+func (f *formatted) pick(candidates [][]int) []int {
+	var drafts []int
+	state := f.state
+	for _, row := range candidates {
+		i := slices.IndexFunc(row, func(id int) bool {
+			next, ok := f.machine.Advance(state, id)
+			if ok {
+				state = next
+			}
+			return ok
+		})
+		if i >= 0 {
+			drafts = append(drafts, row[i])
+			continue
+		}
+		id, ok := f.machine.Forced(state)
+		if !ok {
+			break
+		}
+		drafts = append(drafts, id)
+		state, _ = f.machine.Advance(state, id)
+	}
+	return drafts
 }

@@ -90,10 +90,16 @@ func TestSchemaDraftsAgainstGrammar(t *testing.T) {
 	spec := fixture.Const(t, t.TempDir(), 'x', fixture.Options{})
 	s := newSession(t, openDir(t, spec.Dir, dflash.Options{Draft: spec.Draft}))
 	const letters = `{"type":"array","items":{"type":"integer","minimum":1,"maximum":99},"minItems":5,"maxItems":5}`
-	tokens, text := reply(t, s, dflash.Request{IDs: []int{1, 2, 3}, Format: schema(letters), BlockSize: 8})
-	require.NoError(t, valid(t, letters, text))
-	require.Greater(t, s.Stats().Drafted, len(tokens))
-	require.Zero(t, s.Stats().Accepted)
+	// By rejection the drafter's own drafts are tried, else allowed ones in their
+	// place.
+	for _, sampling := range []dflash.Sampling{{}, {Temperature: 1, Seed: 2, Rejection: true}} {
+		tokens, text := reply(t, s, dflash.Request{IDs: []int{1, 2, 3}, Format: schema(letters), BlockSize: 8, Sampling: sampling})
+		require.NoError(t, valid(t, letters, text))
+		require.Greater(t, s.Stats().Drafted, len(tokens))
+		if sampling.Rejection {
+			require.Zero(t, s.Stats().Accepted)
+		}
+	}
 }
 
 // A tiny pair writes what the schema says, its drafts help, and drafting does
@@ -103,12 +109,13 @@ func TestSchemaPair(t *testing.T) {
 		t.Run(pair, func(t *testing.T) {
 			s := newSession(t, open(t, pair, dflash.Options{}))
 			for _, sampling := range []dflash.Sampling{{}, {Temperature: 1, Seed: 3}} {
-				r := dflash.Request{Prompt: "Name a person.", Thinking: new(false), Format: schema(person), Sampling: sampling}
+				r := dflash.Request{Prompt: "Name a person.", Thinking: new(false), Format: schema(person), Sampling: sampling, BlockSize: 16}
 				tokens, text := reply(t, s, r)
 				require.NoError(t, valid(t, person, text))
 				require.Equal(t, text, message(tokens).Content)
-				t.Logf("%s: %.2f tokens per cycle", text, s.Stats().TokensPerCycle())
-				r.NoDraft = true
+				t.Logf("%.2f tokens per cycle", s.Stats().TokensPerCycle())
+				require.Greater(t, s.Stats().TokensPerCycle(), 1.1) // without Forced it is 1
+				r.NoDraft, r.BlockSize = true, 0
 				plain, _ := reply(t, s, r)
 				require.Equal(t, idsOf(plain), idsOf(tokens))
 			}
@@ -131,7 +138,7 @@ func TestFormatAfterThought(t *testing.T) {
 	if s.Stats().Finish == dflash.FinishStop {
 		require.NoError(t, json.Unmarshal([]byte(content), new(map[string]any)))
 	}
-	r.NoDraft = true
+	r.NoDraft, r.BlockSize = true, 0
 	plain, _ := reply(t, s, r)
 	require.Equal(t, idsOf(plain), idsOf(tokens))
 }
@@ -167,7 +174,7 @@ func TestStrictTools(t *testing.T) {
 					require.True(t, args.Max >= 1 && args.Max <= 9, "%s", call.Arguments)
 					require.Contains(t, []string{"here", "there"}, args.Where)
 				}
-				r.NoDraft = true
+				r.NoDraft, r.BlockSize = true, 0
 				plain, _ := reply(t, s, r)
 				require.Equal(t, idsOf(plain), idsOf(tokens))
 			}

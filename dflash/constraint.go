@@ -1,8 +1,11 @@
 package dflash
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 
+	"github.com/godflash/godflash/internal/probe"
 	"github.com/godflash/godflash/mlx"
 )
 
@@ -28,6 +31,45 @@ type constraint interface {
 	// advance takes tokens that were chosen, the first one, which follows the
 	// prompt, included. The one that ends the generation is the last.
 	advance(tokens []int) error
+}
+
+// guide is a constraint that has a say in the drafts too, which are otherwise
+// cut where it does not allow them.
+type guide interface {
+	// pick makes a block's drafts from the drafter's candidates for each row, the
+	// best first: one for each row, or fewer.
+	pick(candidates [][]int) []int
+}
+
+// maxCandidates is how many candidates each row of a guided block has.
+const maxCandidates = 8
+
+// guide is the one that picks the drafts of a block of rows; nil where the
+// drafter does. Rejection sampling takes what was drawn from the drafter.
+func (d *Decoder) guide(rows int) guide {
+	if !d.bound(rows) || d.scorer.sampler != nil && d.scorer.sampler.Rejection {
+		return nil
+	}
+	g, _ := d.constraint.(guide)
+	return g
+}
+
+// guided drafts a block, and says how many rows it has.
+func (d *Decoder) guided(s *mlx.Scope, g guide, anchor mlx.Array, r draws, rows int) (proposal, int, error) {
+	n := min(maxCandidates, d.info.VocabSize)
+	candidates := s.Flatten(d.scorer.candidates(s, d.draftLogits(s, anchor, rows), anchor, r, n))
+	if err := d.probe.End(probe.Draft, s, candidates); err != nil {
+		return proposal{}, 0, err
+	}
+	ids, err := readIDs(candidates)
+	if err != nil || s.Err() != nil {
+		return proposal{}, 0, errors.Join(err, s.Err())
+	}
+	drafts := g.pick(slices.Collect(slices.Chunk(ids, n)))
+	if len(drafts) == 0 {
+		return proposal{}, 1, nil
+	}
+	return proposal{ids: idArray(s, drafts)}, len(drafts) + 1, nil
 }
 
 // constrain adds a constraint to a plan, nil none.

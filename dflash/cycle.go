@@ -148,8 +148,15 @@ func (d *Decoder) build(s *mlx.Scope, anchor mlx.Array, rows int) (verified, err
 		if err := d.flush(s); err != nil {
 			return verified{}, err
 		}
-		p = d.propose(s, anchor, r, rows)
-		if err := d.probe.End(probe.Draft, s, p.ids); err != nil {
+		var err error
+		if g := d.guide(rows); g != nil {
+			p, rows, err = d.guided(s, g, anchor, r, rows)
+			r = r.cut(s, rows)
+		} else {
+			p = d.propose(s, anchor, r, rows)
+			err = d.probe.End(probe.Draft, s, p.ids)
+		}
+		if err != nil {
 			return verified{}, err
 		}
 	}

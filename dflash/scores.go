@@ -308,3 +308,25 @@ func (c *scorer) propose(s *mlx.Scope, logits, anchor mlx.Array, d draws) propos
 	}
 	return p
 }
+
+// candidates are the n best drafts for each row of the drafter's scores [...,
+// T-1, vocab], the best first: int32 [T-1, n].
+func (c *scorer) candidates(s *mlx.Scope, logits, anchor mlx.Array, d draws, n int) mlx.Array {
+	x := s.Reshape(logits, -1, c.vocab)
+	if !c.plain() {
+		x = c.adjust(s, logits, anchor, mlx.Array{})
+	}
+	if c.sampler != nil {
+		x = s.Add(c.sampler.shape(s, x), s.SliceAxis(d.draft, 0, 0, x.Dim(0)))
+	}
+	if s.Err() != nil {
+		return mlx.Array{}
+	}
+	every, below := s.Arange(0, float64(c.vocab), 1, mlx.Int32), s.Scalar(math.Inf(-1), x.Dtype())
+	best := make([]mlx.Array, n)
+	for i := range best {
+		best[i] = s.AsType(s.Argmax(x, -1, true), mlx.Int32)
+		x = s.Where(s.Equal(every, best[i]), below, x)
+	}
+	return s.Concat(1, best...)
+}

@@ -46,9 +46,15 @@ func (d *Decoder) Propose(ctx context.Context, n int) ([]int, error) {
 
 // propose is the drafter's block of rows after anchor int32 [1]: rows-1 drafts.
 func (d *Decoder) propose(s *mlx.Scope, anchor mlx.Array, r draws, rows int) proposal {
+	return d.scorer.propose(s, d.draftLogits(s, anchor, rows), anchor, r)
+}
+
+// draftLogits are the drafter's scores [1, rows-1, vocab] of a block after
+// anchor.
+func (d *Decoder) draftLogits(s *mlx.Scope, anchor mlx.Array, rows int) mlx.Array {
 	masks := s.Full(float64(d.drafter.cfg.MaskTokenID), mlx.Int32, rows-1)
 	block := s.Reshape(d.target.Embed(s, s.Concat(0, anchor, masks)), 1, rows, d.info.HiddenSize)
-	return d.scorer.propose(s, d.target.Unembed(s, d.drafter.Propose(s, d.context, block)), anchor, r)
+	return d.target.Unembed(s, d.drafter.Propose(s, d.context, block))
 }
 
 // Verify runs the anchor and the drafts through the target in one pass and

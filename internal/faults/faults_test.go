@@ -323,6 +323,21 @@ var planted = []fault{
 		"p.Accepted[p.at%len(p.Accepted)]", "p.Accepted[max(0, p.at-1)%len(p.Accepted)]",
 		"./dflash", "TestProbe",
 	},
+	{
+		"all rows of a block have the first row's mask", "dflash/constrained.go",
+		"next, ok := f.machine.Advance(state, drafts[i])", "next, ok := state, true",
+		"./dflash", "TestSchemaRandomWeights/dense",
+	},
+	{
+		"a mask forgets what follows a rule's end", "internal/grammar/mask.go",
+		"if t.left && leaving != nil && v.after[i] > i+1 {", "if t.left && leaving != nil && v.after[i] > v.after[at] {",
+		"./internal/grammar", "TestMaskIsStep",
+	},
+	{
+		"a mask leads where nothing can be completed", "internal/grammar/nodes.go",
+		"if live[e.to] {", "if true {",
+		"./internal/grammar", "TestNoDeadEnds",
+	},
 }
 
 // The faults fit the source: this much is tested always.

@@ -246,3 +246,45 @@ func (m *Machine) Advance(s *State, id int) (*State, bool) {
 	}
 	return s, !s.dead()
 }
+
+// Forced is the longest token along the way that the text must take from here,
+// and false where there is a choice of bytes or the text may end.
+func (m *Machine) Forced(s *State) (id int, ok bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.tidy()
+	v := m.vocab
+	for at := int32(0); ; {
+		b, only := m.only(s)
+		if !only {
+			return id, ok
+		}
+		child := at + 1
+		for child < v.after[at] && v.byteOf[child] != b {
+			child = v.after[child]
+		}
+		if child >= v.after[at] {
+			return id, ok
+		}
+		at, s = child, m.step(s, b)
+		if v.first[at] < v.first[at+1] {
+			id, ok = int(v.ids[v.first[at]]), true
+		}
+	}
+}
+
+// only is the one byte that may come next.
+func (m *Machine) only(s *State) (b byte, ok bool) {
+	if s.accept {
+		return 0, false
+	}
+	for _, p := range s.places {
+		for _, e := range m.net.nodes[p.node].edges {
+			if e.lo != e.hi || ok && e.lo != b {
+				return 0, false
+			}
+			b, ok = e.lo, true
+		}
+	}
+	return b, ok
+}

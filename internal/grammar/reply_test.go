@@ -139,6 +139,25 @@ func TestControlTokens(t *testing.T) {
 	require.Nil(t, m.Mask(m.Start()))
 }
 
+// The text that must come is known, up to the first choice, in the longest token.
+func TestForced(t *testing.T) {
+	m := machine(t, Reply{Schema: []byte(`{"type":"object","properties":{"name":{"const":true}},"required":["name"]}`)})
+	s := m.Start()
+	for _, c := range []struct{ read, forced string }{{"", "{"}, {"{", ""}, {`"`, `name`}, {"na", "m"}, {`me"`, ":"}, {":", ""}, {" ", "true"}, {"t", "r"}, {"r", "ue"}, {"ue", ""}, {"}", ""}} {
+		for _, b := range []byte(c.read) {
+			var ok bool
+			s, ok = m.Advance(s, int(b))
+			require.True(t, ok)
+		}
+		id, ok := m.Forced(s)
+		require.Equal(t, c.forced != "", ok, "after %q", c.read)
+		if ok {
+			require.Equal(t, c.forced, testVocab.tokens[id].Bytes, "after %q", c.read)
+			require.True(t, has(m.Mask(s), id))
+		}
+	}
+}
+
 // Arguments that an XML-like call cannot be held to are refused by name.
 func TestToolsRefused(t *testing.T) {
 	for _, c := range []struct{ schema, say string }{
