@@ -1,21 +1,34 @@
 package main
 
 import (
-	"fmt"
+	"embed"
+	"io/fs"
 	"net/http"
-
-	"github.com/godflash/godflash/dflash/openai"
 )
 
-// pageHandler answers what is not the API: at / it says what there is. It is
-// not behind the key.
-func pageHandler(*openai.Handler) http.Handler {
+//go:embed page
+var pageFiles embed.FS
+
+// pagePolicy lets the page load what this server serves and nothing else, run no
+// inline script and be framed by nobody: what a model writes cannot become more
+// than text.
+const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// pageHandler serves the page at / and its files. They are not behind the key, which
+// the page asks for.
+func pageHandler() http.Handler {
+	files, err := fs.Sub(pageFiles, "page")
+	if err != nil {
+		panic(err) // the name of an embedded folder
+	}
+	server := http.FileServerFS(files)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/" {
-			http.NotFound(w, r)
-			return
-		}
-		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		fmt.Fprint(w, "godflash\n\nPOST /v1/chat/completions\nPOST /v1/completions\nPOST /v1/responses\nPOST /v1/messages\nGET  /v1/models\nGET  /health\nGET  /metrics\n")
+		h := w.Header()
+		h.Set("Content-Security-Policy", pagePolicy)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cache-Control", "no-cache")
+		server.ServeHTTP(w, r)
 	})
 }

@@ -74,7 +74,7 @@ func serve(ctx context.Context, o *options, stdout, stderr io.Writer) (err error
 	mux.Handle("/v1/", api)
 	mux.Handle("/health", api)
 	mux.Handle("/metrics", api.Protect(m.handler()))
-	mux.Handle("/", pageHandler(api))
+	mux.Handle("/", pageHandler())
 	if o.pprof {
 		profiles := http.NewServeMux()
 		profiles.HandleFunc("/debug/pprof/", pprof.Index)
