@@ -220,7 +220,7 @@ var planted = []fault{
 	},
 	{
 		"reuse: rows that a window dropped are taken for there", "dflash/draftcontext.go",
-		"		if kv.Base() > c.needs(i, n) {\n			return false\n", "		if kv.Base() > n {\n			return false\n",
+		"		if kv.Base() > c.needs(i, n) {\n			return false\n", "		if kv.Base() > c.needs(i, n) && n < 0 {\n			return false\n",
 		"./dflash", "TestRandomSequences",
 	},
 	{
