@@ -46,3 +46,25 @@ func TestLongPrompt(t *testing.T) {
 	require.EqualValues(t, one*(2304+4*256), contextLong, "only the layer without a window grows")
 	t.Log(above, aboveLong)
 }
+
+// A drafter's window has dropped the rows of a place that a session goes back to.
+// As many tokens before it as the window sees are run again, and the drafter then
+// has what it would have.
+func TestWindowGoesBack(t *testing.T) {
+	spec := fixture.Rand(t, t.TempDir(), fixture.Options{Seed: 3})
+	dir := t.TempDir()
+	fixture.Draft(t, dir, spec, fixture.DraftOptions{Seed: 4, Window: 6})
+	e := openDir(t, spec.Dir, dflash.Options{Draft: dir, PrefillChunk: 64, PrefixCacheBytes: -1})
+	s := newSession(t, e)
+	text := span(1, 400)
+	run(t, s, dflash.Request{IDs: text, MaxTokens: 3, IgnoreEOS: true})
+	for _, c := range []struct{ back, known int }{{200, 195}, {198, 193}, {199, 198}} {
+		ids := append(text[:c.back:c.back], 9)
+		got, _ := run(t, s, dflash.Request{IDs: ids, MaxTokens: 4, IgnoreEOS: true})
+		require.Equal(t, c.known, s.Stats().CachedTokens)
+		require.Equal(t, fresh(t, e, ids, 4), got)
+		require.NoError(t, s.Decoder().Settle(t.Context()))
+		require.True(t, s.Decoder().Drafts())
+		requireFreshState(t, e, s.Decoder(), "gone back")
+	}
+}

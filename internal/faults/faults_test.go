@@ -221,7 +221,7 @@ var planted = []fault{
 	{
 		"reuse: rows that a window dropped are taken for there", "dflash/draftcontext.go",
 		"		if kv.Base() > c.needs(i, n) {\n			return false\n", "		if kv.Base() > c.needs(i, n) && n < 0 {\n			return false\n",
-		"./dflash", "TestRandomSequences",
+		"./dflash", "TestWindowGoesBack",
 	},
 	{
 		"reuse: a full hit leaves nothing to run", "dflash/past.go",
