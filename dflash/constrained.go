@@ -88,6 +88,9 @@ func (e *Engine) planFormat(p *plan, r *Request) error {
 	if r.Format == nil {
 		return nil
 	}
+	if r.Format.StrictTools && r.ToolChoice.None && !r.Format.JSON && r.Format.Schema == nil {
+		return nil // there are no calls
+	}
 	reply, err := e.replyForm(p, r)
 	if err != nil {
 		return err
@@ -125,7 +128,7 @@ func (e *Engine) replyForm(p *plan, r *Request) (grammar.Reply, error) {
 		return reply, fmt.Errorf("%w: Format: the model in %s names no end-of-sequence token, which must end the value", ErrUnsupported, e.info.Dir)
 	case r.Continue && !r.hasPrompt():
 		return reply, fmt.Errorf("%w: Format when a reply goes on: how far it has got is not known", ErrUnsupported)
-	case f.StrictTools && len(r.offered()) == 0:
+	case f.StrictTools && len(r.Tools) == 0:
 		return reply, fmt.Errorf("%w: Format.StrictTools without Tools", ErrRequest)
 	}
 	if err := e.replyTools(&reply, r); err != nil {

@@ -201,11 +201,48 @@ func TestFormatRefused(t *testing.T) {
 		{dflash.Request{Prompt: "x", Format: schema(`{}`), IgnoreEOS: true}, dflash.ErrRequest, "IgnoreEOS"},
 		{dflash.Request{Continue: true, Format: schema(`{}`)}, dflash.ErrUnsupported, "goes on"},
 		{dflash.Request{Prompt: "x", Format: &dflash.Format{StrictTools: true}}, dflash.ErrRequest, "without Tools"},
-		{dflash.Request{Prompt: "x", Format: &dflash.Format{StrictTools: true}, Tools: []json.RawMessage{lookup}, ToolChoice: dflash.ToolChoice{None: true}}, dflash.ErrRequest, "without Tools"},
 	} {
 		for _, err := range s.Generate(t.Context(), c.r) {
 			require.ErrorIs(t, err, c.kind, fmt.Sprint(i))
 			require.ErrorContains(t, err, c.say)
 		}
 	}
+}
+
+// Without calls there is nothing to be strict about; a value and strict calls go
+// together.
+func TestStrictToolsBeside(t *testing.T) {
+	s := newSession(t, open(t, "tiny-qwen3", dflash.Options{}))
+	r := dflash.Request{Prompt: "x", MaxTokens: 4, Tools: []json.RawMessage{lookup}, Format: &dflash.Format{StrictTools: true}, ToolChoice: dflash.ToolChoice{None: true}}
+	none, _ := reply(t, s, r)
+	r.Format = nil
+	free, _ := reply(t, s, r)
+	require.Equal(t, idsOf(free), idsOf(none))
+
+	r = dflash.Request{Prompt: "x", Thinking: new(false), Tools: []json.RawMessage{lookup}, Format: &dflash.Format{StrictTools: true, Schema: json.RawMessage(person)}, MaxTokens: 200}
+	tokens, text := reply(t, s, r)
+	if m := message(tokens); len(m.ToolCalls) == 0 {
+		require.NoError(t, valid(t, person, text), text)
+	} else {
+		require.Empty(t, m.Content)
+	}
+	r.ToolChoice.Required = true
+	tokens, text = reply(t, s, r)
+	require.True(t, strings.HasPrefix(text, "<tool_call>"), text)
+	require.NotEmpty(t, message(tokens).ToolCalls, text)
+}
+
+// A session goes on after a value: the next prompt begins a new one.
+func TestFormatContinue(t *testing.T) {
+	e := open(t, "tiny-qwen3.5", dflash.Options{})
+	s := newSession(t, e)
+	r := dflash.Request{Prompt: "Name a person.", Thinking: new(false), Format: schema(person), BlockSize: 8}
+	_, first := reply(t, s, r)
+	require.NoError(t, valid(t, person, first))
+	r.Prompt, r.Continue = "Another.", true
+	second, text := reply(t, s, r)
+	require.NoError(t, valid(t, person, text))
+	fresh := newSession(t, e)
+	again, _ := reply(t, fresh, dflash.Request{IDs: s.Tokens()[:len(s.Tokens())-len(second)], Format: schema(person), NoDraft: true})
+	require.Equal(t, idsOf(second), idsOf(again))
 }
