@@ -1,0 +1,107 @@
+package openai_test
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/godflash/godflash/dflash"
+	"github.com/godflash/godflash/dflash/openai"
+)
+
+// BenchmarkOverhead runs the same generation by the library and as a stream of
+// the server, in turn; "overhead-%" is by how much the medians differ.
+func BenchmarkOverhead(b *testing.B) {
+	w, engine := real(b, openai.Options{})
+	off := false
+	request := dflash.Request{Prompt: known, Thinking: &off, MaxTokens: 300, IgnoreEOS: true}
+	body, err := json.Marshal(object{"messages": user(known), "reasoning_effort": "none", "temperature": 0, "max_tokens": 300, "ignore_eos": true, "stream": true})
+	require.NoError(b, err)
+	library := func() {
+		for _, err := range engine.Generate(b.Context(), request, nil) {
+			require.NoError(b, err)
+		}
+	}
+	server := func() {
+		resp, err := w.client.Post(w.URL+chatPath, "application/json", strings.NewReader(string(body)))
+		require.NoError(b, err)
+		defer resp.Body.Close()
+		require.Equal(b, 200, resp.StatusCode)
+		_, err = io.Copy(io.Discard, resp.Body)
+		require.NoError(b, err)
+	}
+	library()
+	server()
+	var own, served []time.Duration
+	for b.Loop() {
+		own = append(own, timed(library))
+		served = append(served, timed(server))
+	}
+	b.ReportMetric(100*(float64(median(served))/float64(median(own))-1), "overhead-%")
+	b.ReportMetric(float64(median(served)-median(own))/300, "ns/token")
+}
+
+// BenchmarkFirstToken asks for one token while another request's prompt of 4,000
+// tokens is run. "first/prefill" is the time until the first token has come, as
+// a share of what that prompt takes alone, "byte/prefill" until the first byte.
+func BenchmarkFirstToken(b *testing.B) {
+	w, engine := real(b, openai.Options{})
+	ids := make([]int, 4000)
+	for i := range ids {
+		ids[i] = 300 + i*7%3000
+	}
+	prefill := func() {
+		for _, err := range engine.Generate(b.Context(), dflash.Request{IDs: ids, MaxTokens: 1, NoCache: true}, nil) {
+			require.NoError(b, err)
+		}
+	}
+	prefill()
+	alone := timed(prefill)
+	var bytes, tokens []time.Duration
+	for b.Loop() {
+		started, done := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(done)
+			first := true
+			r := dflash.Request{IDs: ids, MaxTokens: 1, NoCache: true, Progress: func(int, int) {
+				if first {
+					first = false
+					close(started)
+				}
+			}}
+			for range engine.Generate(b.Context(), r, nil) {
+			}
+		}()
+		<-started
+		began := time.Now()
+		resp, err := w.client.Post(w.URL+chatPath, "application/json", strings.NewReader(`{"messages":[{"role":"user","content":"Write F."}],"max_tokens":1,"stream":true,"cache_prompt":false}`))
+		require.NoError(b, err)
+		bytes = append(bytes, time.Since(began))
+		require.Equal(b, http.StatusOK, resp.StatusCode)
+		_, err = io.Copy(io.Discard, resp.Body)
+		require.NoError(b, err)
+		require.NoError(b, resp.Body.Close())
+		tokens = append(tokens, time.Since(began))
+		<-done
+	}
+	b.ReportMetric(float64(median(bytes))/float64(alone), "byte/prefill")
+	b.ReportMetric(float64(median(tokens))/float64(alone), "first/prefill")
+}
+
+func timed(f func()) time.Duration {
+	began := time.Now()
+	f()
+	return time.Since(began)
+}
+
+func median(d []time.Duration) time.Duration {
+	d = slices.Clone(d)
+	slices.Sort(d)
+	return d[len(d)/2]
+}
