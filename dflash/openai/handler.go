@@ -201,6 +201,7 @@ func (h *Handler) Shutdown(ctx context.Context) error {
 }
 
 // Close is Shutdown without patience. Streams get an error as their last event.
+// Where a client does not read, it returns after WriteTimeout.
 func (h *Handler) Close() error {
 	h.drain()
 	h.cancel()

@@ -19,6 +19,7 @@ import (
 	"github.com/godflash/godflash/dflash"
 	"github.com/godflash/godflash/dflash/dflashtest"
 	"github.com/godflash/godflash/dflash/openai"
+	"github.com/godflash/godflash/mlx"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -193,4 +194,26 @@ func at(t testing.TB, v any, path ...any) any {
 		}
 	}
 	return v
+}
+
+// What the tiny pair knows by heart.
+const (
+	known = "Package time. Write this Go function:\n" +
+		"func loadTzinfoFromDirOrZip(dir, name string) ([]byte, error)\n" +
+		"loadTzinfoFromDirOrZip returns the contents of the file with the given name in dir. " +
+		"dir can either be an uncompressed zip file, or a directory."
+	knownReply = "func loadTzinfoFromDirOrZip(dir, name string) ([]byte, error) {\n" +
+		"\tif len(dir) > 4 && dir[len(dir)-4:] == \".zip\" {\n" +
+		"\t\treturn loadTzinfoFromZip(dir, name)\n\t}\n" +
+		"\tif dir != \"\" {\n\t\tname = dir + \"/\" + name\n\t}\n" +
+		"\treturn readFile(name)\n}"
+)
+
+// real serves the tiny pair.
+func real(t testing.TB, o openai.Options) (*world, *dflash.Engine) {
+	t.Helper()
+	engine, err := dflash.Open(t.Context(), "../../testdata/tiny-qwen3.5", &dflash.Options{MLX: &mlx.Options{Device: mlx.DeviceCPU}})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, engine.Close()) })
+	return serve(t, engine, o), engine
 }

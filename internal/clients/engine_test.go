@@ -1,4 +1,4 @@
-package openai_test
+package clients
 
 import (
 	"context"
@@ -15,7 +15,6 @@ import (
 
 	"github.com/godflash/godflash/dflash"
 	"github.com/godflash/godflash/dflash/openai"
-	"github.com/godflash/godflash/mlx"
 )
 
 // What the tiny pair knows by heart, and a question that it answers with a call.
@@ -37,15 +36,6 @@ var goDoc = client.FunctionDefinitionParam{
 	Parameters: client.FunctionParameters{
 		"type": "object", "properties": object{"package": object{"type": "string"}, "symbol": object{"type": "string"}}, "required": []string{"package", "symbol"},
 	},
-}
-
-// real serves the tiny pair.
-func real(t testing.TB, o openai.Options) (*world, *dflash.Engine) {
-	t.Helper()
-	engine, err := dflash.Open(t.Context(), "../../testdata/tiny-qwen3.5", &dflash.Options{MLX: &mlx.Options{Device: mlx.DeviceCPU}})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, engine.Close()) })
-	return serve(t, engine, o), engine
 }
 
 func knownChat() client.ChatCompletionNewParams {

@@ -1,24 +1,22 @@
-package openai_test
+package clients
 
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 
 	client "github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/option"
 	"github.com/stretchr/testify/require"
 
 	"github.com/godflash/godflash/dflash/dflashtest"
+	"github.com/godflash/godflash/dflash/openai"
 )
-
-func goClient(w *world) client.Client {
-	return client.NewClient(option.WithBaseURL(w.URL+"/v1"), option.WithAPIKey("none"), option.WithMaxRetries(0), option.WithHTTPClient(w.client))
-}
 
 // The official Go client reads what the handler writes.
 func TestGoClientFake(t *testing.T) {
-	w, _ := script(t, weather...)
+	steps := slices.Concat(dflashtest.Content("One ", "moment."), dflashtest.Call(0, "get_weather", `{"city":`, ` "Bern"}`), dflashtest.Call(1, "get_weather", `{"city": "Basel"}`))
+	w := serve(t, &dflashtest.Engine{Script: dflashtest.Always(steps...)}, openai.Options{})
 	api := goClient(w)
 	request := client.ChatCompletionNewParams{
 		Model:    "default",
@@ -63,7 +61,8 @@ func TestGoClientCancel(t *testing.T) {
 	gate := make(chan struct{})
 	steps := dflashtest.Content("a", "b")
 	steps[1].Gate = gate
-	w, engine := script(t, steps...)
+	engine := &dflashtest.Engine{Script: dflashtest.Always(steps...)}
+	w := serve(t, engine, openai.Options{})
 	api := goClient(w)
 	ctx, cancel := context.WithCancel(t.Context())
 	stream := api.Chat.Completions.NewStreaming(ctx, client.ChatCompletionNewParams{Model: "default", Messages: []client.ChatCompletionMessageParamUnion{client.UserMessage("hi")}})

@@ -63,6 +63,17 @@ reply = api.chat.completions.create(**greedy, logprobs=True, top_logprobs=3)
 entries = reply.choices[0].logprobs.content
 check("logprobs", len(entries) == 80 and all(len(e.top_logprobs) == 3 and e.logprob <= 0 for e in entries))
 
+thing = {
+    "type": "object",
+    "properties": {"name": {"type": "string", "maxLength": 8}, "count": {"type": "integer"}},
+    "required": ["name", "count"],
+    "additionalProperties": False,
+}
+form = {"type": "json_schema", "json_schema": {"name": "thing", "strict": True, "schema": thing}}
+reply = api.chat.completions.create(**greedy, response_format=form, max_tokens=200)
+made = json.loads(reply.choices[0].message.content)
+check("structured output", set(made) == {"name", "count"} and isinstance(made["count"], int))
+
 stream = api.chat.completions.create(**greedy, stream=True, max_tokens=3000, extra_body={"ignore_eos": True})
 next(iter(stream))
 stream.close()

@@ -1,4 +1,4 @@
-package openai_test
+package clients
 
 import (
 	"encoding/json"
@@ -33,7 +33,7 @@ func TestOfficialClients(t *testing.T) {
 		c := exec.CommandContext(t.Context(), name, args...)
 		c.Dir, c.Env = dir, append(os.Environ(), env...)
 		out, err := c.CombinedOutput()
-		require.NoError(t, err, "%s %s\n%s\n%s", name, strings.Join(args, " "), out, w.log)
+		require.NoError(t, err, "%s %s\n%s", name, strings.Join(args, " "), out)
 		return string(out)
 	}
 	t.Run("Python", func(t *testing.T) {
@@ -46,7 +46,7 @@ func TestOfficialClients(t *testing.T) {
 		script, err := filepath.Abs("testdata/clients.py")
 		require.NoError(t, err)
 		out := command(t, dir, []string{"PYTHONPATH=" + dir, "PYTHONDONTWRITEBYTECODE=1"}, python, script, string(given))
-		require.Equal(t, 20, strings.Count(out, "ok "), out)
+		require.Equal(t, 21, strings.Count(out, "ok "), out)
 		require.True(t, strings.HasSuffix(out, "done\n"), out)
 	})
 	t.Run("JavaScript", func(t *testing.T) {
@@ -61,7 +61,7 @@ func TestOfficialClients(t *testing.T) {
 		// A module looks for packages beside itself.
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "clients.mjs"), script, 0o644))
 		out := command(t, dir, nil, "node", "clients.mjs", string(given))
-		require.Equal(t, 10, strings.Count(out, "ok "), out)
+		require.Equal(t, 11, strings.Count(out, "ok "), out)
 		require.True(t, strings.HasSuffix(out, "done\n"), out)
 	})
 }

@@ -41,6 +41,16 @@ check("tools streamed", sameCall(reply.choices[0].message.tool_calls[0].function
 reply = await api.chat.completions.create({ ...greedy, logprobs: true, top_logprobs: 3 });
 check("logprobs", reply.choices[0].logprobs.content.length === 80 && reply.choices[0].logprobs.content.every((e) => e.top_logprobs.length === 3));
 
+const schema = {
+  type: "object",
+  properties: { name: { type: "string", maxLength: 8 }, count: { type: "integer" } },
+  required: ["name", "count"],
+  additionalProperties: false,
+};
+reply = await api.chat.completions.create({ ...greedy, max_tokens: 200, response_format: { type: "json_schema", json_schema: { name: "thing", strict: true, schema } } });
+const made = JSON.parse(reply.choices[0].message.content);
+check("structured output", Object.keys(made).sort().join() === "count,name" && Number.isInteger(made.count));
+
 const stream = await api.chat.completions.create({ ...greedy, stream: true, max_tokens: 3000, ignore_eos: true });
 for await (const _ of stream) {
   break; // which aborts it
