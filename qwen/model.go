@@ -21,6 +21,7 @@ type Model struct {
 	norm   nn.RMSNorm
 	head   nn.Linear
 	heads  *kernels.Heads // of all attention layers, nil where operations serve
+	set    *kernels.Set   // nil on the CPU
 }
 
 // layer is one decoder block: x + mixer(norm(x)), then x + mlp(norm(x)).
@@ -99,6 +100,9 @@ func (m *Model) Forward(s *mlx.Scope, ids mlx.Array, c *Cache, o *ForwardOptions
 		var in mlx.Array
 		in, x, rest = m.layers[i].forward(s, x, rest, c, i, at)
 		tap(i-1, in)
+		if m.cfg.Quantization != "" && i%layersAtOnce == layersAtOnce-1 && m.set.WritesOut(rows) && s.Err() == nil {
+			s.Fail(s.Eval(x, rest))
+		}
 	}
 	out.Hidden = s.Add(x, rest)
 	tap(len(m.layers)-1, out.Hidden)
@@ -109,6 +113,10 @@ func (m *Model) Forward(s *mlx.Scope, ids mlx.Array, c *Cache, o *ForwardOptions
 	c.adopt(rows)
 	return out
 }
+
+// layersAtOnce is the number of layers whose weights may lie in memory written
+// out at the same time, while a prompt runs through a quantised model.
+const layersAtOnce = 2
 
 // forward runs the layer on x + rest (rest is the zero Array before the first
 // layer) and gives that sum, which is the output of the layer before, and its own

@@ -237,7 +237,7 @@ func (m *Model) read(ctx context.Context, s *mlx.Scope, ck *checkpoint, log *slo
 	r.Progress = progress
 	m.dtype = r.Dtype()
 	set := kernels.New(m.weights, log)
-	r.Kernels = set
+	r.Kernels, m.set = set, set
 	normOffset := 0.0
 	if ck.raw && m.cfg.hybrid() {
 		normOffset = 1

@@ -26,6 +26,10 @@ var q4Options = mlx.QuantizeOptions{Mode: mlx.Affine, GroupSize: 64, Bits: 4}
 // packed weights is several times as slow.
 const manyRows = 128
 
+// WritesOut reports whether products of so many rows write weights out: memory
+// that the caller bounds, by evaluating a few layers at a time.
+func (set *Set) WritesOut(rows int) bool { return set != nil && set.q4 != nil && rows >= manyRows }
+
 // QuantizedMatMul is x·Wᵀ for x [..., in]: for a block of rows by the kernel for
 // 4 bits where it is made for the case, else by MLX's operations.
 func (set *Set) QuantizedMatMul(s *mlx.Scope, x mlx.Array, q mlx.Quantized) mlx.Array {
@@ -38,7 +42,7 @@ func (set *Set) QuantizedMatMul(s *mlx.Scope, x mlx.Array, q mlx.Quantized) mlx.
 		rows *= d
 	}
 	switch {
-	case rows >= manyRows:
+	case set.WritesOut(rows) && q.Options.Mode == mlx.Affine:
 		return s.MatMul(x, s.Transpose(s.Dequantize(q, dt)))
 	case rows > 1 && rows <= BlockRows && len(shape) == 3 && shape[0] == 1 && dt == mlx.BFloat16 && fitsQ4(shape[2], q):
 		out := q4Call(x, q).run(s, set.q4)
