@@ -11,7 +11,8 @@ import (
 var (
 	// ErrPairMismatch: the drafter was made for another target.
 	ErrPairMismatch = errors.New("drafter and target do not fit together")
-	// ErrUnsupported: a checkpoint of a kind that is not run.
+	// ErrUnsupported: a checkpoint of a kind that is not run, or a request for what is
+	// not done.
 	ErrUnsupported = qwen.ErrUnsupported
 	// ErrConfig: a configuration file that contradicts itself or lacks a field.
 	ErrConfig = qwen.ErrConfig

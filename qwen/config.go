@@ -17,8 +17,9 @@ import (
 )
 
 // ErrUnsupported is returned for checkpoints of a kind that this package does
-// not run. The message names the field and the value.
-var ErrUnsupported = errors.New("unsupported checkpoint")
+// not run. The message names the field and the value. Package dflash returns it
+// for requests, too.
+var ErrUnsupported = errors.New("not supported")
 
 // ErrConfig is returned for a configuration that contradicts itself or lacks
 // what a model needs.
