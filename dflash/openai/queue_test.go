@@ -142,13 +142,23 @@ func TestGoneWhileWaiting(t *testing.T) {
 	done.Wait()
 	require.Len(t, engine.Requests(), 2)
 	require.Equal(t, openai.Status{}, h.Status())
+
+	// Someone whose slot comes at the moment in which he leaves does not keep it.
+	close(gate)
+	for range 50 {
+		local(ctx, h, "d", "gone")
+	}
+	require.Equal(t, openai.Status{}, h.Status())
+	require.Equal(t, 200, local(t.Context(), h, "e", "after").Code)
 }
 
 // Case 120: a stream says at once that it is one, and then that it is alive.
 func TestKeepAlive(t *testing.T) {
 	engine, gate := gated()
 	w := serve(t, engine, openai.Options{KeepAlive: 20 * time.Millisecond})
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, w.URL+chatPath, strings.NewReader(`{"stream":true,"messages":[{"role":"user","content":"x"}]}`))
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, w.URL+chatPath, strings.NewReader(`{"stream":true,"messages":[{"role":"user","content":"x"}]}`))
 	require.NoError(t, err)
 	resp, err := w.client.Do(r)
 	require.NoError(t, err, "the header comes before the first token")
