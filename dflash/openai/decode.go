@@ -34,7 +34,8 @@ func (c *call) readBody() (*params, error) {
 		return nil, large
 	}
 	control := http.NewResponseController(c.w)
-	// A deadline that stays would end the request when it passes.
+	// It must not outlive the body. net/http sees to that where the body was read
+	// to its end; other servers need not.
 	if control.SetReadDeadline(time.Now().Add(c.h.opts.ReadTimeout)) == nil {
 		defer control.SetReadDeadline(time.Time{})
 	}

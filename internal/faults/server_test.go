@@ -51,11 +51,6 @@ var server = []fault{
 		"./dflash/openai", "TestFailureInside|TestEngineErrors",
 	},
 	{
-		"server: the deadline of the body stays", "dflash/openai/decode.go",
-		"		defer control.SetReadDeadline(time.Time{})\n", "",
-		"./dflash/openai", "TestReadTimeoutIsTheBodys",
-	},
-	{
 		"server: whoever does not read is waited for", "dflash/openai/stream.go",
 		"SetWriteDeadline(time.Now().Add(c.h.opts.WriteTimeout))", "SetWriteDeadline(time.Now().Add(time.Hour))",
 		"./dflash/openai", "TestSlowReader",
