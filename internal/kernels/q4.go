@@ -43,7 +43,11 @@ func (set *Set) QuantizedMatMul(s *mlx.Scope, x mlx.Array, q mlx.Quantized) mlx.
 	}
 	switch {
 	case set.WritesOut(rows) && q.Options.Mode == mlx.Affine:
-		return s.MatMul(x, s.Transpose(s.Dequantize(q, dt)))
+		w := s.Dequantize(q, dt)
+		t := s.Transpose(w)
+		y := s.MatMul(x, t)
+		s.Free(w, t) // or the scope would keep the weight until it closes
+		return y
 	case rows > 1 && rows <= BlockRows && len(shape) == 3 && shape[0] == 1 && dt == mlx.BFloat16 && fitsQ4(shape[2], q):
 		out := q4Call(x, q).run(s, set.q4)
 		if len(out) != 1 {
