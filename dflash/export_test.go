@@ -15,9 +15,12 @@ func (s *Session) SetPipelined(on bool) { s.decoder.pipelined = on }
 // SetPipelined is Session.SetPipelined below it.
 func (d *Decoder) SetPipelined(on bool) { d.pipelined = on }
 
-// SetRows lets f choose the rows of every cycle, 1 to limit.
+// SetRows lets f choose the rows of every cycle, 1 to limit; nil the engine.
 func (s *Session) SetRows(f func(limit int) int) {
 	s.chooser = func(*plan) chooser { return rowsFunc(f) }
+	if f == nil {
+		s.chooser = s.engine.chooser
+	}
 }
 
 type rowsFunc func(limit int) int
@@ -186,3 +189,20 @@ func (d *Decoder) Try(ctx context.Context, rows int, o Sampling) (accepted int, 
 	})
 	return accepted, err
 }
+
+// DropPrefixes empties the engine's cache of prefixes. It must be called on the
+// library's thread.
+func (e *Engine) DropPrefixes() {
+	c := e.prefixes
+	for c.root.children != nil {
+		c.clock++
+		leaf := c.root.oldestLeaf(c.clock)
+		if leaf == nil {
+			return
+		}
+		c.drop(leaf)
+	}
+}
+
+// SetText makes ids the session's text, of which nothing is known.
+func (s *Session) SetText(ids []int) { s.setTokens(ids) }
