@@ -145,13 +145,13 @@ func (m *mixer) prompt(r *dflash.Request, held []int) {
 
 func (m *mixer) choice(r *dflash.Request) {
 	if m.one(2) {
-		r.Sampling = dflash.Sampling{Temperature: pick(m, 0.7, 2, 8), TopK: pick(m, 0, 0, 4), TopP: pick(m, 0, 0.9), MinP: pick(m, 0, 0, 0.05), Seed: 1 + m.rng.Uint64()%1000, Rejection: m.one(4)}
+		r.Sampling = dflash.Sampling{Temperature: pick(m, 0.7, 3, 50), TopK: pick(m, 0, 0, 4), TopP: pick(m, 0, 0.9), MinP: pick(m, 0, 0, 0.05), Seed: 1 + m.rng.Uint64()%1000, Rejection: m.one(4)}
 	}
 	if m.one(2) {
 		r.Penalties = dflash.Penalties{Repetition: pick(m, 0, 1.3), Frequency: pick(m, 0, 0.7), Presence: pick(m, 0, 1, -0.5)}
 	}
 	if m.one(3) {
-		r.LogitBias = map[int]float64{pick(m, alphabet...): 3, pick(m, alphabet...): -2}
+		r.LogitBias = map[int]float64{pick(m, alphabet...): pick(m, 2.0, 8.0), pick(m, alphabet...): -2}
 	}
 	if !m.one(4) {
 		for id := range m.e.Info().VocabSize {
