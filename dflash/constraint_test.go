@@ -113,7 +113,7 @@ func TestConstraintErrors(t *testing.T) {
 	}{
 		"its own": {&onlyEven{vocab: spec.Vocab, free: 1000, fail: planted}, planted, ""},
 		"size":    {&onlyEven{vocab: 32, free: 1000}, nil, "masks of"},
-		"nothing": {nothing(spec.Vocab), dflash.ErrRequest, "no token at position 2"},
+		"nothing": {nothing(spec.Vocab), nil, "no token at position 2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSession(t, e)
@@ -128,6 +128,13 @@ func TestConstraintErrors(t *testing.T) {
 				require.ErrorIs(t, last, c.is)
 			}
 			require.ErrorContains(t, last, c.text)
+			require.NotErrorIs(t, last, dflash.ErrRequest) // the caller is not to blame
+			if name == "nothing" { // with bans he is
+				r.BannedIDs = []int{3}
+				for _, err := range s.Generate(t.Context(), r) {
+					require.ErrorIs(t, err, dflash.ErrRequest)
+				}
+			}
 		})
 	}
 }

@@ -123,7 +123,10 @@ func (d *Decoder) sound(s *mlx.Scope, o outcome, at int) error {
 		return d.findNonFinite(s, o.block)
 	}
 	if i := slices.Index(o.tokens, exhausted); i >= 0 {
-		return fmt.Errorf("%w: bias, bans and masks leave no token at position %d", ErrRequest, at+i)
+		if len(d.scorer.BannedIDs) == 0 { // the masks' fault, not the caller's
+			return fmt.Errorf("the constraint leaves no token at position %d", at+i)
+		}
+		return fmt.Errorf("%w: bans and masks leave no token at position %d", ErrRequest, at+i)
 	}
 	return nil
 }

@@ -163,7 +163,8 @@ func (d *Decoder) force(ctx context.Context, ids []int) ([]tokenProbs, error) {
 		hidden, taps := d.target.Forward(s, rows, d.cache, d.taps())
 		if d.scorer.asked() {
 			count := idArray(s, []int{len(ids) - 1})
-			packed, err := readIDs(d.scorer.pack(s, count, idArray(s, ids), rows, d.target.Logits(s, hidden)))
+			logits := d.target.Logits(s, hidden)
+			packed, err := readIDs(d.scorer.pack(s, count, checked(s, logits, idArray(s, ids)), rows, logits))
 			if err == nil {
 				err = s.Err()
 			}
@@ -171,6 +172,9 @@ func (d *Decoder) force(ctx context.Context, ids []int) ([]tokenProbs, error) {
 				return err
 			}
 			o = d.scorer.unpack(packed, len(ids))
+			if err := d.sound(s, o, d.cache.Len()+1); err != nil {
+				return err
+			}
 		}
 		if err := d.commitRows(s, taps, len(run)); err != nil {
 			return err

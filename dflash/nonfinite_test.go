@@ -77,3 +77,33 @@ func TestNonFiniteLater(t *testing.T) {
 	ids, _ := run(t, s, dflash.Request{IDs: []int{bad + 1}, MaxTokens: 2, IgnoreEOS: true})
 	require.Len(t, ids, 2)
 }
+
+// Forced tokens whose probabilities are asked for are looked at, too: a NaN is
+// never handed out as a logarithm.
+func TestNonFiniteForced(t *testing.T) {
+	spec := fixture.Rand(t, t.TempDir(), fixture.Options{Seed: 3})
+	rewrite(t, spec.Dir, func(name string, data []byte) []byte {
+		if name == "model.embed_tokens.weight" {
+			binary.LittleEndian.PutUint32(data[4*fixture.ThinkEnd*spec.Hidden:], math.Float32bits(float32(math.NaN())))
+		}
+		return data
+	})
+	s := newSession(t, fixturePair(t, spec, fixture.DraftOptions{Seed: 4}))
+	for _, r := range []dflash.Request{{LogProbs: true}, {TopLogProbs: 2}, {}} {
+		r.Prompt, r.MaxTokens, r.ThinkingBudget, r.NoDraft = "a", 20, 2, true
+		r.BannedIDs = append([]int{fixture.ThinkEnd}, spec.EOS...)
+		var last error
+		n := 0
+		for token, err := range s.Generate(t.Context(), r) {
+			if last = err; err == nil {
+				n++
+				require.False(t, math.IsNaN(token.LogProb))
+			}
+		}
+		require.ErrorIs(t, last, dflash.ErrNonFinite)
+		if r.LogProbs || r.TopLogProbs > 0 {
+			require.ErrorContains(t, last, "the embedding")
+			require.Equal(t, 2, n)
+		}
+	}
+}

@@ -254,10 +254,16 @@ func (c *scorer) choose(s *mlx.Scope, logits, ids mlx.Array, p proposal, d draws
 			best = s.Where(open, best, s.Scalar(exhausted, mlx.Int32))
 		}
 	}
+	return checked(s, logits, best)
+}
+
+// checked is ids int32 [T] with nonFinite instead of those whose row of logits
+// [..., T, vocab] is not finite.
+func checked(s *mlx.Scope, logits, ids mlx.Array) mlx.Array {
 	// The sum of a row is finite exactly when all of it is: float32 has room for
 	// as many scores as there are tokens.
 	sum := s.Flatten(s.Sum(s.AsType(logits, mlx.Float32), false, -1))
-	return s.Where(s.IsFinite(sum), best, s.Scalar(nonFinite, mlx.Int32))
+	return s.Where(s.IsFinite(sum), ids, s.Scalar(nonFinite, mlx.Int32))
 }
 
 // draw picks a token for each row of adjusted scores x [T, vocab].

@@ -423,3 +423,28 @@ func TestContinueAfterText(t *testing.T) {
 		}
 	})
 }
+
+// Cases 133 and 136: a consumer stops between forced tokens, of which the state
+// holds all.
+func TestBreakInsideForced(t *testing.T) {
+	eachTarget(t, dflash.Options{PrefixCacheBytes: -1}, func(t *testing.T, e *dflash.Engine) {
+		s := newSession(t, e)
+		for after := 5; after <= 10; after++ {
+			s.SetPipelined(after%2 == 0)
+			n := 0
+			for _, err := range s.Generate(t.Context(), dflash.Request{Prompt: "a", Thinking: new(true), IgnoreEOS: true, ThinkingBudget: 5, BlockSize: 3}) {
+				require.NoError(t, err)
+				if n++; n == after {
+					break
+				}
+			}
+			text := append(s.Tokens(), 7)
+			got, _ := run(t, s, dflash.Request{Continue: true, IDs: []int{7}, MaxTokens: 4, IgnoreEOS: true})
+			require.Equal(t, fresh(t, e, text, 4), got, "after %d", after)
+			s.SetPipelined(false)
+			run(t, s, dflash.Request{Continue: true, MaxTokens: 2, IgnoreEOS: true})
+			requireFreshState(t, e, s.Decoder(), "gone on")
+			require.Greater(t, s.Stats().CachedTokens, 8)
+		}
+	})
+}
