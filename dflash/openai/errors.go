@@ -124,8 +124,20 @@ func (c *call) fail(err error) {
 	c.json(failure.status, failure.body(c.form, c.id))
 }
 
-// failure finds the answer to an error of the engine or of ours.
+// failure finds the answer to an error of the engine or of ours. It names no
+// folder of this machine.
 func (c *call) failure(err error) *apiError {
+	e := *c.classify(err)
+	info := c.h.backend.Info()
+	for _, hide := range [][2]string{{info.DraftDir, "the drafter"}, {info.Dir, c.h.opts.Model}} {
+		if hide[0] != "" {
+			e.message = strings.ReplaceAll(e.message, hide[0], hide[1])
+		}
+	}
+	return &e
+}
+
+func (c *call) classify(err error) *apiError {
 	var known *apiError
 	var refused *chat.TemplateError
 	message := func() string { return sentence(err.Error()) }

@@ -89,7 +89,7 @@ func (h *Handler) common(p *params, j *job) {
 		r.Penalties.Presence = *v
 	}
 	for _, name := range []string{"repetition_penalty", "repeat_penalty"} { // vLLM's name, llama.cpp's
-		if v := p.number(name, 1e-3, 100); v != nil && *v != 1 {
+		if v := p.number(name, 0.1, 10); v != nil && *v != 1 {
 			r.Penalties.Repetition = *v
 		}
 	}
