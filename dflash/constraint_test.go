@@ -129,7 +129,7 @@ func TestConstraintErrors(t *testing.T) {
 			}
 			require.ErrorContains(t, last, c.text)
 			require.NotErrorIs(t, last, dflash.ErrRequest) // the caller is not to blame
-			if name == "nothing" { // with bans he is
+			if name == "nothing" {                         // with bans he is
 				r.BannedIDs = []int{3}
 				for _, err := range s.Generate(t.Context(), r) {
 					require.ErrorIs(t, err, dflash.ErrRequest)

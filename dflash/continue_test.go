@@ -52,7 +52,7 @@ func requireFreshState(t testing.TB, e *dflash.Engine, d *dflash.Decoder, what s
 	require.NoError(t, fresh.Settle(t.Context()))
 	layers := e.Info().Layers
 	requireSameState(t, stateOf(t, fresh, layers), stateOf(t, d, layers), what)
-	if e.Drafter() != nil && d.Drafts() {
+	if e.Drafter() != nil && d.Drafts() && fresh.Drafts() { // a long prompt leaves the drafter no room
 		want, err := fresh.DraftRows(t.Context())
 		require.NoError(t, err)
 		got, err := d.DraftRows(t.Context())

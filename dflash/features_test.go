@@ -165,18 +165,21 @@ func (m *mixer) choice(r *dflash.Request) {
 }
 
 func (m *mixer) feature(held []int) *feature {
-	f := &feature{vocab: m.e.Info().VocabSize, block: pick(m, 0, 0, 2, 5, 8), noDraft: m.one(6), noCache: m.one(8), end: pick(m, 0, 0, 0, 1, 2, 3, 4), at: m.rng.IntN(14)}
+	f := &feature{vocab: m.e.Info().VocabSize, block: pick(m, 0, 0, 2, 5, 8), noDraft: m.one(6), noCache: m.one(8), end: pick(m, 0, 0, 0, 1, 2, 3, 4), at: m.rng.IntN(10)}
 	r := &f.Request
 	r.Continue = m.one(2) && len(held) > 0
 	m.prompt(r, held)
 	m.choice(r)
-	r.MaxTokens = 1 + m.rng.IntN(24)
+	r.MaxTokens = 1 + m.rng.IntN(16)
+	if m.one(12) {
+		r.MaxTokens = 0 // to the end of the context
+	}
 	r.IgnoreEOS = m.one(2)
 	if m.one(4) {
 		r.StopIDs = []int{pick(m, alphabet...)}
 	}
 	if m.one(2) {
-		r.Stop = []string{pick(m, "a", "{\"", "é", "1\n", "</think>"), pick(m, "ab", "b\n", "\"}", "\u007f")}[:1+m.rng.IntN(2)]
+		r.Stop = []string{pick(m, "a", "b", "{\"", "é", "1", "</think>"), pick(m, "ab", "b\n", "\"}", "\u007f")}[:1+m.rng.IntN(2)]
 	}
 	switch m.rng.IntN(6) {
 	case 0:
@@ -256,7 +259,7 @@ func (m *mixer) want(f *feature, held []int) ([]dflash.Token, dflash.Stats, erro
 func (m *mixer) step(i int) {
 	t, s := m.t, m.sessions[i]
 	held := s.Tokens()
-	if len(held) > 90 {
+	if len(held) > 70 {
 		n := m.rng.IntN(30)
 		require.NoError(t, s.Trim(t.Context(), n))
 		held = held[:n]
@@ -294,7 +297,7 @@ func (m *mixer) step(i int) {
 
 	if wantErr != nil {
 		m.seen["refused"]++
-		require.True(t, errors.Is(wantErr, dflash.ErrRequest) || errors.Is(wantErr, dflash.ErrUnsupported) || errors.Is(wantErr, dflash.ErrEmptyPrompt), wantErr)
+		require.True(t, errors.Is(wantErr, dflash.ErrRequest) || errors.Is(wantErr, dflash.ErrUnsupported) || errors.Is(wantErr, dflash.ErrContextLength), wantErr)
 	}
 	complete := err == nil && len(got) > 0 && got[len(got)-1].Finish != ""
 	switch {
@@ -321,7 +324,7 @@ func (m *mixer) step(i int) {
 	} else {
 		require.True(t, len(held) == 0 || slices.Equal(held, s.Tokens()) || f.end != 0 || wantErr != nil)
 	}
-	if complete && !f.noDraft && s.InFlight() == 0 {
+	if st := s.Stats(); complete && st.DraftOff == "" && s.InFlight() == 0 {
 		require.NoError(t, s.Decoder().Settle(t.Context()))
 		require.True(t, s.Decoder().Drafts())
 	}
@@ -359,6 +362,9 @@ func (m *mixer) check(f *feature, s *dflash.Session, got []dflash.Token, complet
 	require.Less(t, st.CachedTokens, st.PromptTokens)
 	require.Equal(t, []any{w.Finish, w.StopText, w.PromptTokens, w.ReasoningTokens, w.ForcedTokens, w.Seed},
 		[]any{st.Finish, st.StopText, st.PromptTokens, st.ReasoningTokens, st.ForcedTokens, st.Seed})
+	if st.DraftOff == dflash.DraftContextExceeded {
+		m.seen["outgrown"]++
+	}
 	if st.StopText != "" {
 		m.seen["stopped"]++
 	}
@@ -374,14 +380,16 @@ func (m *mixer) check(f *feature, s *dflash.Session, got []dflash.Token, complet
 // steps and GODFLASH_SEED where they begin, for longer runs.
 func TestFeatures(t *testing.T) {
 	steps, seed := number(t, "GODFLASH_FEATURES", 60), number(t, "GODFLASH_SEED", 1)
+	seen := map[string]int{}
 	for name, write := range map[string]func(testing.TB, string, fixture.Options) fixture.Spec{"dense": fixture.Rand, "gated delta": fixture.GDN} {
 		t.Run(name, func(t *testing.T) {
-			spec := write(t, t.TempDir(), fixture.Options{Seed: 3})
+			spec := write(t, t.TempDir(), fixture.Options{Seed: 3, MaxPositions: 96})
 			require.NoError(t, os.WriteFile(filepath.Join(spec.Dir, "chat_template.jinja"), []byte(featuresTemplate), 0o600))
 			draft := t.TempDir()
 			fixture.Draft(t, draft, spec, fixture.DraftOptions{Seed: 4, Window: 6})
+			shorten(t, draft, 72)
 			e := openDir(t, spec.Dir, dflash.Options{Draft: draft, PrefillChunk: 8, PrefixCacheBytes: 150 << 10, RewindBytes: 80 << 10})
-			m := &mixer{t: t, rng: rand.New(rand.NewPCG(uint64(seed), 2)), e: e, seen: map[string]int{}}
+			m := &mixer{t: t, rng: rand.New(rand.NewPCG(uint64(seed), 2)), e: e, seen: seen}
 			m.plain = openDir(t, spec.Dir, dflash.Options{PrefixCacheBytes: -1})
 			defer func() {
 				if t.Failed() {
@@ -405,14 +413,26 @@ func TestFeatures(t *testing.T) {
 				m.step(k % 2)
 			}
 			require.Equal(t, base, live())
-			t.Logf("%+v", m.seen)
-			if seed == 1 {
-				for _, what := range []string{"accepted", "forced", "reused", "stopped", "formatted", "refused", "broken off", "cancelled", "failed"} {
-					require.Positive(t, m.seen[what], what)
-				}
-			}
 		})
 	}
+	t.Logf("%v", seen)
+	for _, what := range []string{"accepted", "forced", "reused", "stopped", "formatted", "refused", "broken off", "cancelled", "failed", "outgrown"} {
+		require.Positive(t, seen[what], what)
+	}
+}
+
+// shorten makes a drafter know fewer positions.
+func shorten(t *testing.T, dir string, positions int) {
+	t.Helper()
+	path := filepath.Join(dir, "config.json")
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	var config map[string]any
+	require.NoError(t, json.Unmarshal(text, &config))
+	config["max_position_embeddings"] = positions
+	text, err = json.Marshal(config)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(path, text, 0o600))
 }
 
 func number(t *testing.T, name string, otherwise int) int {

@@ -92,7 +92,8 @@ func TestOrphanResults(t *testing.T) {
 	a := w.post("/v1/responses", object{"input": []object{{"role": "user", "content": "u"}, {"type": "function_call", "call_id": "a", "name": "f", "arguments": "{}"}, {"type": "function_call_output", "call_id": "b", "output": "x"}}})
 	require.Equal(t, 400, a.status, a.text)
 	a = w.post("/v1/messages", claudeAsk(object{"messages": []object{
-		{"role": "user", "content": "u"}, {"role": "assistant", "content": []object{{"type": "tool_use", "id": "a", "name": "f", "input": object{}}}},
+		{"role": "user", "content": "u"},
+		{"role": "assistant", "content": []object{{"type": "tool_use", "id": "a", "name": "f", "input": object{}}}},
 		{"role": "user", "content": []object{{"type": "tool_result", "tool_use_id": "b", "content": "x"}}},
 	}}))
 	require.Equal(t, 400, a.status, a.text)

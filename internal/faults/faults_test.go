@@ -174,6 +174,36 @@ var planted = []fault{
 		"./dflash", "TestStopTexts",
 	},
 	{
+		"text: half a letter is flushed at each token", "dflash/session.go",
+		"		t.Text = piece\n", "		t.Text = piece + g.text.stream.Flush()\n",
+		"./dflash", "TestLettersOfManyTokens",
+	},
+	{
+		"the state before forced tokens is remembered for another position", "dflash/forced.go",
+		"d.clearMarks(); d.setMark(before, at)", "d.clearMarks(); d.setMark(before, at+1)",
+		"./dflash", "TestBreakInsideForced/gated_delta",
+	},
+	{
+		"a constraint outlives its request", "dflash/session.go",
+		"	d.constraint = g.plan.constraint\n", "	if g.plan.constraint != nil {\n		d.constraint = g.plan.constraint\n	}\n",
+		"./dflash", "TestFeatures/dense",
+	},
+	{
+		"penalties do not see what was reused", "dflash/past.go",
+		"		d.scorer.see(s, d.past.rows)\n", "		d.scorer.begin(s)\n",
+		"./dflash", "TestFeatures/dense|TestReuseScores/dense",
+	},
+	{
+		"a NaN of a forced row is handed out as its logarithm", "dflash/forced.go",
+		"checked(s, logits, idArray(s, ids))", "idArray(s, ids)",
+		"./dflash", "TestNonFiniteForced",
+	},
+	{
+		"an error's text names folders", "dflash/openai/errors.go",
+		"if hide[0] != \"\" {", "if hide[0] == \"/\" {",
+		"./dflash/openai", "TestNoFolders",
+	},
+	{
 		"text: of two stop texts that end together the shorter counts", "internal/stoptext/stoptext.go",
 		"if s.nodes[c].ends < 0 {", "if s.nodes[s.nodes[c].fail].ends >= 0 {",
 		"./internal/stoptext", "TestStops|TestAny",
