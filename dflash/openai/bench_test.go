@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/godflash/godflash/dflash"
+	"github.com/godflash/godflash/dflash/dflashtest"
 	"github.com/godflash/godflash/dflash/openai"
 )
 
@@ -45,6 +46,23 @@ func BenchmarkOverhead(b *testing.B) {
 	}
 	b.ReportMetric(100*(float64(median(served))/float64(median(own))-1), "overhead-%")
 	b.ReportMetric(float64(median(served)-median(own))/300, "ns/token")
+}
+
+// BenchmarkHandler streams 3,000 tokens that cost nothing: "ns/token" is what the
+// handler, the network and the client add to a token.
+func BenchmarkHandler(b *testing.B) {
+	const tokens = 3000
+	engine := &dflashtest.Engine{Script: dflashtest.Always(dflashtest.Content(strings.Split(strings.Repeat("word ", tokens), " ")...)...)}
+	w := serve(b, engine, openai.Options{})
+	b.ReportAllocs()
+	for b.Loop() {
+		resp, err := w.client.Post(w.URL+chatPath, "application/json", strings.NewReader(`{"messages":[{"role":"user","content":"x"}],"stream":true}`))
+		require.NoError(b, err)
+		_, err = io.Copy(io.Discard, resp.Body)
+		require.NoError(b, err)
+		require.NoError(b, resp.Body.Close())
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*tokens), "ns/token")
 }
 
 // BenchmarkFirstToken asks for one token while another request's prompt of 4,000

@@ -43,7 +43,7 @@ func serve(t testing.TB, backend openai.Backend, o openai.Options) *world {
 // real serves the tiny pair.
 func real(t testing.TB, o openai.Options) (*world, *dflash.Engine) {
 	t.Helper()
-	engine, err := dflash.Open(t.Context(), "../../testdata/tiny-qwen3.5", &dflash.Options{MLX: &mlx.Options{Device: mlx.DeviceCPU}})
+	engine, err := dflash.Open(t.Context(), "../../../../testdata/tiny-qwen3.5", &dflash.Options{MLX: &mlx.Options{Device: mlx.DeviceCPU}})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, engine.Close()) })
 	return serve(t, engine, o), engine
