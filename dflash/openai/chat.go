@@ -18,7 +18,7 @@ func (h *Handler) chatCompletions(c *call) {
 
 // chatJob reads a request of /v1/chat/completions.
 func (h *Handler) chatJob(p *params) *job {
-	j := &job{}
+	j := &job{chat: true}
 	r := &j.request
 	r.Messages = readMessages(p)
 	r.MaxTokens = h.limit(p, "max_completion_tokens", "max_tokens")

@@ -48,6 +48,10 @@ func readPrompt(p *params, r *dflash.Request) {
 		return
 	}
 	if list != nil {
+		if len(list) == 0 {
+			p.wrong("prompt", "a text or token ids")
+			return
+		}
 		if len(list) != 1 {
 			p.fail(&apiError{status: 400, param: "prompt", code: "unsupported_parameter", message: "prompt must be one prompt; send the others as requests of their own."})
 			return

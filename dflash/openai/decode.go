@@ -169,12 +169,16 @@ func (p *params) number(name string, low, high float64) *float64 {
 // integer is a whole number within bounds; 5.0 is one.
 func (p *params) integer(name string, low, high int) *int {
 	want := fmt.Sprintf("a whole number from %d to %d", low, high)
+	atLeast := fmt.Sprintf("a whole number of at least %d", low)
 	if high == math.MaxInt32 {
-		want = fmt.Sprintf("a whole number of at least %d", low)
+		want = atLeast
 	}
 	v := take[float64](p, name, want)
 	if v == nil {
 		return nil
+	}
+	if high == math.MaxInt32 && *v > float64(high) {
+		want = fmt.Sprintf("%s and at most %d", atLeast, high)
 	}
 	if *v != math.Trunc(*v) || *v < float64(low) || *v > float64(high) {
 		p.wrong(name, want)

@@ -50,6 +50,15 @@ func TestHostileBodies(t *testing.T) {
 			}
 		})
 	}
+	for body, want := range map[string]string{
+		`{"prompt":[]}`:                        "prompt must be a text or token ids, not [].",
+		`{"prompt":"x","max_tokens":1e10}`:     "max_tokens must be a whole number of at least 1 and at most 2147483647, not 1e10.",
+		`{"prompt":"x","max_tokens":0}`:        "max_tokens must be a whole number of at least 1, not 0.",
+		`{"prompt":["x","y"],"temperature":1}`: "prompt must be one prompt; send the others as requests of their own.",
+	} {
+		a := w.do("POST", "/v1/completions", body, "Content-Type", "application/json")
+		require.Equal(t, want, at(t, a.json(t), "error", "message"), body)
+	}
 	// Without a length.
 	r, err := http.NewRequestWithContext(t.Context(), "POST", w.URL+chatPath, io.MultiReader(strings.NewReader(strings.Repeat(" ", 2<<20))))
 	require.NoError(t, err)

@@ -126,7 +126,7 @@ func decoding() map[string][]trial {
 }
 
 func extension() []trial {
-	return all(refused(`7`, `{"no_draft":1}`, `{"block_size":1}`, `{"other":true}`), passes(`{"tokens":true}`), []trial{
+	return all(refused(`7`, `{"no_draft":1}`, `{"block_size":1}`, `{"other":true}`, `{"tokens":true}`), passes(`{"tokens":false}`), []trial{
 		shows(`{"no_draft":true}`, func(r dflash.Request) any { return r.NoDraft }, true),
 		shows(`{"block_size":8}`, func(r dflash.Request) any { return r.BlockSize }, 8),
 	})

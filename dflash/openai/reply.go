@@ -15,7 +15,9 @@ import (
 // job is a request of any endpoint, made ready for the engine.
 type job struct {
 	request dflash.Request
-	stream  bool
+	// chat is a request of /v1/chat/completions.
+	chat   bool
+	stream bool
 	// oneCall ends the reply where a second tool call begins.
 	oneCall bool
 	// usage asks for the usage as a last chunk.

@@ -132,6 +132,7 @@ func (h *Handler) common(p *params, j *job) {
 }
 
 // extension reads the object of our own parameters.
+// Only chunks of chat completions carry tokens: elsewhere they are refused.
 func (h *Handler) extension(p *params, j *job) {
 	o := p.object("godflash")
 	if o == nil {
@@ -141,7 +142,9 @@ func (h *Handler) extension(p *params, j *job) {
 	if v := o.integer("block_size", 2, math.MaxInt32); v != nil {
 		j.request.BlockSize = *v
 	}
-	j.tokens = o.isTrue("tokens")
+	if j.tokens = o.isTrue("tokens"); j.tokens && !(j.chat && j.stream) {
+		o.unsupported("tokens", "it goes with stream: true of /v1/chat/completions")
+	}
 	for name := range o.fields {
 		if !slices.Contains([]string{"no_draft", "block_size", "tokens"}, name) {
 			o.unsupported(name, "")

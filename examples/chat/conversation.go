@@ -70,7 +70,7 @@ func talk(ctx context.Context, o *options, c console) (err error) {
 			}
 			continue
 		}
-		stopped, err := talk.answer(ctx, line, out, c.interrupts)
+		stopped, cut, err := talk.answer(ctx, line, out, c.interrupts)
 		if errEnd := out.end(); errEnd != nil {
 			return errEnd
 		}
@@ -83,6 +83,8 @@ func talk(ctx context.Context, o *options, c console) (err error) {
 			return err
 		case err != nil:
 			fmt.Fprintf(c.err, "chat: %v\n", err)
+		case cut:
+			fmt.Fprintln(c.err, "(cut off: -max-tokens or the model's context does not hold more)")
 		}
 	}
 }
@@ -118,8 +120,9 @@ func describe(info dflash.Info) string {
 }
 
 // answer asks the model and writes what it says. A stopped answer stays in the
-// conversation as far as it went; a question that failed does not.
-func (t *conversation) answer(ctx context.Context, question string, out *screen, interrupts <-chan os.Signal) (stopped bool, err error) {
+// conversation as far as it went; a question that failed does not. cut says that
+// the answer has no end because there was no room for more.
+func (t *conversation) answer(ctx context.Context, question string, out *screen, interrupts <-chan os.Signal) (stopped, cut bool, err error) {
 	r := t.request
 	if t.system != "" {
 		r.Messages = append(r.Messages, chat.Message{Role: chat.RoleSystem, Content: t.system})
@@ -150,6 +153,7 @@ func (t *conversation) answer(ctx context.Context, question string, out *screen,
 			break
 		}
 		reply.Add(token.Deltas...)
+		cut = token.Finish == dflash.FinishLength
 		for _, d := range token.Deltas {
 			out.delta(d)
 		}
@@ -162,10 +166,10 @@ func (t *conversation) answer(ctx context.Context, question string, out *screen,
 	<-listening
 	t.last = t.session.Stats()
 	if err != nil && !stopped {
-		return false, err
+		return false, false, err
 	}
 	if t.last.CompletionTokens > 0 {
 		t.turns = append(turns, reply.Message())
 	}
-	return stopped, nil
+	return stopped, cut, nil
 }

@@ -97,6 +97,9 @@ func TestPipe(t *testing.T) {
 
 	long := runWith(t, strings.NewReader("Write a function.\n"), "-model", pair(t), "-max-tokens", "12", "-think", "off")
 	require.Equal(t, first+"\n", long.stdout)
+	require.Contains(t, long.stderr, "(cut off")
+	whole := runWith(t, strings.NewReader("Write a function.\n"), "-model", pair(t), "-max-tokens", "400", "-think", "off")
+	require.NotContains(t, whole.stderr, "(cut off", "the answer came to its end: %s", whole.stdout)
 }
 
 func TestSaved(t *testing.T) {

@@ -191,10 +191,14 @@ func (c *child) alive() bool {
 // generate asks the child and hands out the pieces of its answer. The error is
 // c.why where the process died.
 func (c *child) generate(ctx context.Context, r dflash.Request, text func(string) bool) (stats dflash.Stats, err error) {
-	body, err := json.Marshal(map[string]any{
-		"messages": []map[string]string{{"role": "user", "content": r.Prompt}}, "max_tokens": max(r.MaxTokens, 1), "temperature": r.Sampling.Temperature,
-		"stream": true, "stream_options": map[string]bool{"include_usage": true},
-	})
+	ask := map[string]any{
+		"messages": []map[string]string{{"role": "user", "content": r.Prompt}}, "temperature": r.Sampling.Temperature,
+		"stream": true, "stream_options": map[string]bool{"include_usage": true}, "godflash": map[string]bool{"tokens": true},
+	}
+	if r.MaxTokens > 0 {
+		ask["max_tokens"] = r.MaxTokens
+	}
+	body, err := json.Marshal(ask)
 	if err != nil {
 		return stats, err
 	}
@@ -242,7 +246,8 @@ func (c *child) generate(ctx context.Context, r dflash.Request, text func(string
 				Prompt     int `json:"prompt_tokens"`
 				Completion int `json:"completion_tokens"`
 			}
-			Error *struct{ Message string }
+			Godflash struct{ Tokens []json.RawMessage }
+			Error    *struct{ Message string }
 		}
 		if err := json.Unmarshal([]byte(data), &chunk); err != nil {
 			return stats, fmt.Errorf("the engine answered %q: %w", data, err)
@@ -250,6 +255,7 @@ func (c *child) generate(ctx context.Context, r dflash.Request, text func(string
 		if chunk.Error != nil {
 			return stats, errors.New(chunk.Error.Message)
 		}
+		stats.CompletionTokens += len(chunk.Godflash.Tokens) // of an answer that is stopped before its usage is told
 		if chunk.Usage != nil {
 			stats.PromptTokens, stats.CompletionTokens = chunk.Usage.Prompt, chunk.Usage.Completion
 		}

@@ -79,7 +79,7 @@ func generate(ctx context.Context, o *options, stdout, stderr io.Writer) (err er
 		text = io.Discard
 	}
 	drafted, err := stream(ctx, session, o.request, text)
-	if !o.json {
+	if !o.json && drafted.text != "" {
 		fmt.Fprintln(stderr) // the text need not end in a line end, and standard output carries nothing else
 	}
 	reportStats(stderr, drafted.stats)

@@ -138,8 +138,12 @@ func TestFailure(t *testing.T) {
 			require.Equal(t, 1, got.status, got.stderr)
 			require.Empty(t, got.stdout)
 			require.Contains(t, got.stderr, tc.want)
+			require.True(t, strings.HasPrefix(got.stderr, "generate: "), "%q", got.stderr)
 		})
 	}
+	got := runArgs(t, "-prompt-ids", "4096")
+	require.Equal(t, 2, got.status)
+	require.True(t, strings.HasPrefix(got.stderr, "generate: bad request: prompt id 4096"), "no empty line where no text came before: %q", got.stderr)
 }
 
 // writerFunc is standard output that a test watches.

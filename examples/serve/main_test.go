@@ -224,6 +224,14 @@ func TestFailure(t *testing.T) {
 	}
 }
 
+func TestOnlyHere(t *testing.T) {
+	for address, want := range map[string]bool{"127.0.0.1:1": true, "127.9.9.9:1": true, "[::1]:1": true, "0.0.0.0:1": false, "[::]:1": false, "192.0.2.1:1": false} {
+		a, err := net.ResolveTCPAddr("tcp", address)
+		require.NoError(t, err)
+		require.Equal(t, want, onlyHere(a), address)
+	}
+}
+
 func TestEndsWhileLoading(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	var stderr log

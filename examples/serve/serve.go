@@ -86,6 +86,9 @@ func serve(ctx context.Context, o *options, stdout, stderr io.Writer) (err error
 	}
 	front.ready(mux)
 	log.Info("ready", "address", listener.Addr().String())
+	if o.api.APIKey == "" && !onlyHere(listener.Addr()) {
+		log.Warn("whoever reaches this address may use the model; -api-key asks for a key", "address", listener.Addr().String())
+	}
 
 	select {
 	case <-ctx.Done():
@@ -104,6 +107,12 @@ func serve(ctx context.Context, o *options, stdout, stderr io.Writer) (err error
 		log.Warn("connections were cut", "error", late)
 	}
 	return err
+}
+
+// onlyHere says whether no other machine can reach the address.
+func onlyHere(a net.Addr) bool {
+	tcp, ok := a.(*net.TCPAddr)
+	return !ok || tcp.IP.IsLoopback()
 }
 
 // front answers 503 until what it stands for is ready.

@@ -135,6 +135,7 @@ func TestRefused(t *testing.T) {
 		{`{"exclusiveMinimum":true,"type":"integer"}`, ErrUnsupported, "exclusiveMinimum as true or false"},
 		{`{"maximum":1e99}`, ErrUnsupported, "digits"},
 		{`{"$ref":"#/$defs/none"}`, ErrSchema, "points at nothing"},
+		{" \n", ErrSchema, "it is empty"},
 		{`{"$ref":"#"}`, ErrSchema, "refers to itself"},
 		{`{"allOf":[{"allOf":[{"$ref":"#"}]}]}`, ErrSchema, "refers to itself"},
 		{`{"type":"text"}`, ErrSchema, "type must be"},

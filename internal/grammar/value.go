@@ -34,6 +34,9 @@ func parseValue(text []byte) (*value, error) {
 	if len(text) > maxSchemaBytes {
 		return nil, fmt.Errorf("%w: it has %d bytes, at most %d are taken", ErrSchema, len(text), maxSchemaBytes)
 	}
+	if len(bytes.TrimSpace(text)) == 0 {
+		return nil, fmt.Errorf("%w: it is empty", ErrSchema)
+	}
 	p := parser{dec: jsontext.NewDecoder(bytes.NewReader(text))}
 	v, err := p.value(nil, "", 0)
 	if err != nil {
