@@ -186,3 +186,53 @@ func (n nothing) Masks([]int) ([]uint32, error) {
 	return slices.Repeat([]uint32{0}, (int(n)+31)/32), nil
 }
 func (nothing) Advance([]int) error { return nil }
+
+// What comes after the end of a generation in its block is nobody's business: a
+// dictation that has no token after a stop id, a stop text or the budget is no
+// error, and where it is one, what comes before it is handed out.
+func TestConstraintEndsInsideBlock(t *testing.T) {
+	spec := fixture.Const(t, t.TempDir(), 'x', fixture.Options{})
+	s := newSession(t, openDir(t, spec.Dir, dflash.Options{Draft: spec.Draft}))
+	for name, c := range map[string]struct {
+		r      dflash.Request
+		tokens int
+		fails  bool
+	}{
+		"stop id":   {dflash.Request{StopIDs: []int{'x'}}, 1, false},
+		"stop text": {dflash.Request{Stop: []string{"xxxxx"}}, 5, false},
+		"budget":    {dflash.Request{MaxTokens: 5}, 5, false},
+		"dead end":  {dflash.Request{}, 5, true},
+	} {
+		for _, noDraft := range []bool{true, false} {
+			r := c.r
+			r.IDs, r.NoDraft, r.BannedIDs = []int{1}, noDraft, []int{3}
+			if !noDraft {
+				r.BlockSize = 8
+			}
+			dflash.Constrain(&r, &shortDictation{dictation{spec.Vocab, []int{'x', 'x', 'x', 'x', 'x'}}})
+			n, last := 0, error(nil)
+			for _, err := range s.Generate(t.Context(), r) {
+				if last = err; err == nil {
+					n++
+				}
+			}
+			require.Equal(t, c.tokens, n, "%s, no draft %v", name, noDraft)
+			if c.fails {
+				require.ErrorContains(t, last, "no token at position 6", name)
+			} else {
+				require.NoError(t, last, name)
+			}
+		}
+	}
+}
+
+// shortDictation has a row without any token after its text.
+type shortDictation struct{ dictation }
+
+func (d *shortDictation) Masks(drafts []int) ([]uint32, error) {
+	rows, err := d.dictation.Masks(drafts)
+	if words := (d.vocab + 31) / 32; len(rows) < words*(len(drafts)+1) && len(rows) == words*len(d.rest) {
+		rows = append(rows, make([]uint32, words)...)
+	}
+	return rows, err
+}

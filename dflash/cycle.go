@@ -85,11 +85,15 @@ func (d *Decoder) runCycle(ctx context.Context, rows int, want cut) (cycle, erro
 			return err
 		}
 		o := d.scorer.unpack(packed, b.rows)
+		c = cycle{tokens: o.tokens, probs: o.probs, drafted: rows - 1, accepted: o.accepted, right: o.accepted}
+		n := want(o.tokens)
+		if i := slices.IndexFunc(o.tokens[:n], func(id int) bool { return id < 0 }); i > 0 {
+			n = i // the next cycle begins with the row that has no token
+		}
+		o.tokens = o.tokens[:n]
 		if err := d.sound(s, o, d.cache.Len()+1); err != nil {
 			return err
 		}
-		c = cycle{tokens: o.tokens, probs: o.probs, drafted: rows - 1, accepted: o.accepted, right: o.accepted}
-		n := want(o.tokens)
 		c.keep(n)
 		if err := d.commitRows(s, b.taps, n); err != nil {
 			return err

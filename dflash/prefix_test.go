@@ -200,3 +200,33 @@ func TestWholeConversations(t *testing.T) {
 		})
 	}
 }
+
+// Case 54: a template that opens a thought for the reply and leaves thoughts out
+// of earlier ones. The next turn takes up all of the last prompt but its
+// beginning of a reply, thinking or not.
+func TestThoughtsLeftOut(t *testing.T) {
+	spec := fixture.GDN(t, t.TempDir(), fixture.Options{Seed: 3})
+	e := fixturePair(t, spec, fixture.DraftOptions{Seed: 4})
+	for _, thinking := range []bool{true, false} {
+		messages := []chat.Message{{Role: "system", Content: fmt.Sprint(thinking)}}
+		before := 0 // of the last prompt, where its reply begins
+		for turn := range 4 {
+			messages = append(messages, chat.Message{Role: "user", Content: fmt.Sprintf("question %d", turn)})
+			r := dflash.Request{Messages: messages, Thinking: &thinking, MaxTokens: 5, IgnoreEOS: true}
+			ids, err := e.PromptIDs(&r)
+			require.NoError(t, err)
+			var reply []int
+			var st dflash.Stats
+			for token, err := range e.Generate(t.Context(), r, &st) {
+				require.NoError(t, err)
+				reply = append(reply, token.ID)
+			}
+			require.Equal(t, fresh(t, e, ids, len(reply)), reply)
+			require.GreaterOrEqual(t, st.CachedTokens, before, "turn %d", turn)
+			require.Less(t, st.CachedTokens, len(ids)-8)
+			for before = len(ids) - 1; ids[before] != fixture.ImStart; before-- {
+			}
+			messages = append(messages, chat.Message{Role: "assistant", Content: "answer"})
+		}
+	}
+}

@@ -65,6 +65,7 @@ func TestSamplingToGreedy(t *testing.T) {
 		{Temperature: 1, TopP: 1e-9},
 		{Temperature: 1, MinP: 1},
 		{Temperature: 1e-30},
+		{Temperature: 1e-300}, // 0 as a float32
 		{Temperature: 2e-4},
 	} {
 		for seed := range uint64(3) {

@@ -199,6 +199,16 @@ var planted = []fault{
 		"./dflash", "TestNonFiniteForced",
 	},
 	{
+		"a prompt is split nowhere near the reply that it asks for", "dflash/request.go",
+		"		if e.tok.IsSpecial(ids[i]) {\n			return i\n", "		if false {\n			return i\n",
+		"./dflash", "TestThoughtsLeftOut",
+	},
+	{
+		"what follows the end in its block is looked at", "dflash/cycle.go",
+		"		o.tokens = o.tokens[:n]\n", "",
+		"./dflash", "TestConstraintEndsInsideBlock",
+	},
+	{
 		"an error's text names folders", "dflash/openai/errors.go",
 		"if hide[0] != \"\" {", "if hide[0] == \"/\" {",
 		"./dflash/openai", "TestNoFolders",
