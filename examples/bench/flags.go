@@ -210,7 +210,7 @@ func check(o *options, rest []string, given map[string]bool) error {
 		return usagef("-temperature is %g; it lies between 0 and 100", o.temperature)
 	case given["synthetic"] && o.shape == "":
 		return usagef("-synthetic is empty; it is one of %s", strings.Join(synthetic.Names(), ", "))
-	case o.accept < 1:
+	case !(o.accept >= 1): // NaN neither
 		return usagef("-accept is %g; a cycle gives one token at least", o.accept)
 	case o.cycles < 1:
 		return usagef("-cycles is %d; at least one is needed", o.cycles)

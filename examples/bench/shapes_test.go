@@ -90,6 +90,7 @@ func TestSyntheticRefused(t *testing.T) {
 		"empty":          {[]string{"-synthetic", ""}, "-synthetic is empty"},
 		"bits":           {[]string{"-synthetic", "tiny", "-bits", "3"}, "3 bits"},
 		"layers":         {[]string{"-synthetic", "tiny", "-layers", "5"}, "it has 4"},
+		"accept NaN":     {[]string{"-synthetic", "tiny", "-accept", "NaN"}, "-accept is NaN"},
 		"accept":         {[]string{"-synthetic", "tiny", "-accept", "0.5"}, "-accept is 0.5"},
 		"no cycles":      {[]string{"-synthetic", "tiny", "-cycles", "0"}, "-cycles is 0"},
 		"context":        {[]string{"-synthetic", "tiny", "-context", "32760"}, "more than tiny has positions"},

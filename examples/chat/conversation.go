@@ -34,6 +34,11 @@ func talk(ctx context.Context, o *options, c console) (err error) {
 	if engine.Template() == nil {
 		return fmt.Errorf("%s: the model has no chat template, so it cannot hold a conversation", engine.Info().Dir)
 	}
+	try := o.request
+	try.Prompt = "?"
+	if _, err := engine.PromptTokens(try); errors.Is(err, dflash.ErrRequest) { // a flag out of range, before anybody has typed a question
+		return fmt.Errorf("%w: %w", errUsage, err)
+	}
 	session, err := engine.NewSession()
 	if err != nil {
 		return err

@@ -63,6 +63,10 @@ func TestWrongUsage(t *testing.T) {
 			require.Empty(t, got.stdout)
 		})
 	}
+	for _, flags := range [][]string{{"-temperature", "NaN"}, {"-temperature", "-3"}, {"-temperature", "1", "-top-p", "7"}} {
+		got := runWith(t, strings.NewReader(""), append([]string{"-model", pair(t)}, flags...)...)
+		require.Equal(t, 2, got.status, "%q: %s", flags, got.stderr)
+	}
 	got := runWith(t, strings.NewReader(""), "-model", filepath.Join(t.TempDir(), "none"))
 	require.Equal(t, 1, got.status)
 	require.Contains(t, got.stderr, "none")

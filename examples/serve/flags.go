@@ -110,11 +110,14 @@ func (o *options) check(rest []string, given map[string]bool) error {
 		{"max-tokens", int64(o.api.MaxTokens), 0},
 		{"max-prompt-tokens", int64(o.api.MaxPromptTokens), 0},
 		{"max-body", o.api.MaxBody >> 20, 1},
-		{"idle-unload", int64(o.idle), 0},
-		{"drain", int64(o.drain), 0},
 	} {
 		if n.value < n.least {
 			return usagef("-%s is %d; it is %d at least", n.name, n.value, n.least)
+		}
+	}
+	for name, d := range map[string]time.Duration{"idle-unload": o.idle, "drain": o.drain} {
+		if d < 0 {
+			return usagef("-%s is %v; it is 0 at least", name, d)
 		}
 	}
 	_, _, err := net.SplitHostPort(o.addr)

@@ -185,6 +185,7 @@ func TestWrongUsage(t *testing.T) {
 	}{
 		"unknown flag":     {[]string{"-topics"}, "-topics"},
 		"argument":         {[]string{"hello"}, "hello"},
+		"idle":             {[]string{"-idle-unload", "-5s"}, "-idle-unload is -5s"},
 		"no port":          {[]string{"-addr", "localhost"}, "-addr"},
 		"no slots":         {[]string{"-parallel", "0"}, "-parallel is 0"},
 		"negative queue":   {[]string{"-max-queue", "-1"}, "-max-queue is -1"},
