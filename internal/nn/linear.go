@@ -1,7 +1,7 @@
 package nn
 
 import (
-	"errors"
+	"fmt"
 	"math"
 
 	"github.com/godflash/godflash/internal/kernels"
@@ -169,7 +169,7 @@ func NewSwiGLU(s *mlx.Scope, gate, up, down Linear, width int) SwiGLU {
 func (f SwiGLU) Forward(s *mlx.Scope, x mlx.Array) mlx.Array {
 	p := f.GateUp.Forward(s, x)
 	if len(p) != 2 {
-		s.Fail(errors.New("a feed-forward without weights"))
+		s.Fail(fmt.Errorf("%w: a feed-forward without weights", mlx.ErrZeroArray))
 	}
 	if s.Err() != nil {
 		return mlx.Array{}
