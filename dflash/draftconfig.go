@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/godflash/godflash/internal/readfile"
-
 	"github.com/godflash/godflash/internal/rope"
 	"github.com/godflash/godflash/qwen"
 )
@@ -201,8 +200,13 @@ func (r *rawDraftConfig) resolve() (*DraftConfig, error) {
 	} else {
 		c.RopeTheta = float32(*theta)
 	}
-	if err := r.scaleRope(c); err != nil {
+	y, err := rope.Read(c.RopeTheta, r.RopeScaling, r.RopeParameters, ErrUnsupported, ErrConfig)
+	if err != nil {
 		return nil, err
+	}
+	if y != nil {
+		c.yarn, c.RopeScaling = y, y.String()
+		c.MaxPositionEmbeddings = max(c.MaxPositionEmbeddings, y.Positions())
 	}
 	if len(missing) > 0 {
 		return nil, fmt.Errorf("%w: missing %s", ErrConfig, strings.Join(missing, ", "))
@@ -263,23 +267,6 @@ func (r *rawDraftConfig) refuse() error {
 		if p.value != nil && scale(p.value.PartialRotaryFactor, 1) {
 			return fmt.Errorf("%w: %s.partial_rotary_factor is %g, drafters rotate whole heads", ErrUnsupported, p.field, *p.value.PartialRotaryFactor)
 		}
-	}
-	return nil
-}
-
-// scaleRope reads the scaling of positions, which lengthens the context.
-func (r *rawDraftConfig) scaleRope(c *DraftConfig) error {
-	y, wrong := rope.Scaling(r.RopeScaling, r.RopeParameters)
-	switch {
-	case wrong != nil && wrong.Unsupported:
-		return fmt.Errorf("%w: %w", ErrUnsupported, wrong)
-	case wrong != nil:
-		return fmt.Errorf("%w: %w", ErrConfig, wrong)
-	case y != nil && c.RopeTheta <= 1:
-		return fmt.Errorf("%w: rope_theta is %g, positions scaled by yarn need more than 1", ErrConfig, c.RopeTheta)
-	case y != nil:
-		c.yarn, c.RopeScaling = y, y.String()
-		c.MaxPositionEmbeddings = max(c.MaxPositionEmbeddings, y.Positions())
 	}
 	return nil
 }

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/godflash/godflash/internal/readfile"
-
 	"github.com/godflash/godflash/internal/rope"
 	"github.com/godflash/godflash/internal/weights"
 )
@@ -307,8 +306,13 @@ func (r *rawConfig) resolve() (*Config, error) {
 		}
 		c.HeadDim = c.HiddenSize / c.NumAttentionHeads
 	}
-	if err := t.scaleRope(c); err != nil {
+	y, err := rope.Read(c.RopeTheta, t.RopeScaling, t.RopeParameters, ErrUnsupported, ErrConfig)
+	if err != nil {
 		return nil, err
+	}
+	if y != nil {
+		c.yarn, c.RopeScaling = y, y.String()
+		c.MaxPositionEmbeddings = max(c.MaxPositionEmbeddings, y.Positions())
 	}
 	t.feedForward(c, need)
 	if c.hybrid() {
@@ -374,23 +378,6 @@ func (r *rawConfig) rope() (theta, partial *float64) {
 		}
 	}
 	return theta, partial
-}
-
-// scaleRope reads the scaling of positions, which lengthens the context.
-func (t *rawConfig) scaleRope(c *Config) error {
-	y, wrong := rope.Scaling(t.RopeScaling, t.RopeParameters)
-	switch {
-	case wrong != nil && wrong.Unsupported:
-		return fmt.Errorf("%w: %w", ErrUnsupported, wrong)
-	case wrong != nil:
-		return fmt.Errorf("%w: %w", ErrConfig, wrong)
-	case y != nil && c.RopeTheta <= 1:
-		return fmt.Errorf("%w: rope_theta is %g, positions scaled by yarn need more than 1", ErrConfig, c.RopeTheta)
-	case y != nil:
-		c.yarn, c.RopeScaling = y, y.String()
-		c.MaxPositionEmbeddings = max(c.MaxPositionEmbeddings, y.Positions())
-	}
-	return nil
 }
 
 // maxSize bounds every size in a configuration, so that products of a few of

@@ -77,6 +77,21 @@ func Scaling(scaling, parameters *Parameters) (*YaRN, *Error) {
 	return older, nil
 }
 
+// Read is Scaling for a model whose base is theta, with errors that wrap
+// unsupported for a kind that is not run and bad for a contradiction.
+func Read(theta float32, scaling, parameters *Parameters, unsupported, bad error) (*YaRN, error) {
+	y, err := Scaling(scaling, parameters)
+	switch {
+	case err != nil && err.Unsupported:
+		return nil, fmt.Errorf("%w: %w", unsupported, err)
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", bad, err)
+	case y != nil && theta <= 1:
+		return nil, fmt.Errorf("%w: rope_theta is %g, positions scaled by yarn need more than 1", bad, theta)
+	}
+	return y, nil
+}
+
 func (p *Parameters) says() bool { return p != nil && (p.RopeType != "" || p.Type != "") }
 
 // yarn reads one object; field is its name. Other kinds of scaling are refused
