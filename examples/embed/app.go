@@ -240,15 +240,16 @@ func (a *App) begin() (ctx context.Context, end func()) {
 func (a *App) answer(session *dflash.Session, r dflash.Request) Event {
 	ctx, end := a.begin()
 	defer end()
+	var failure error
+	stopped := false
 	for token, err := range session.Generate(ctx, r) {
-		switch {
-		case err != nil && ctx.Err() != nil:
-			return Finished{session.Stats(), true}
-		case err != nil:
-			return Failed{err}
-		case token.Text != "" && !a.send(Text{token.Text}):
-			return Finished{session.Stats(), true}
+		if err != nil || token.Text != "" && !a.send(Text{token.Text}) {
+			failure, stopped = err, ctx.Err() != nil
+			break
 		}
 	}
-	return Finished{Stats: session.Stats()}
+	if failure != nil && !stopped {
+		return Failed{failure}
+	}
+	return Finished{session.Stats(), stopped} // in the loop they would be those of the answer before
 }
