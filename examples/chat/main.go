@@ -8,8 +8,8 @@
 // empty line ends the program, /help lists the commands. Off a terminal every line
 // of standard input is a question, and standard output carries the answers alone.
 //
-// The exit status is 0 at the end of the input, 1 on failure, 2 for wrong usage
-// and 130 after Ctrl-C off a terminal.
+// The exit status is 0 at the end of the input, 1 on failure, 2 for wrong usage,
+// 130 after Ctrl-C off a terminal and 141 when nobody reads its output any more.
 //
 // The library's use is in conversation.go; commands.go has the commands, lines.go
 // the input, screen.go the output and saved.go the file format.
@@ -71,6 +71,13 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	flags.Float64Var(&sampling.MinP, "min-p", 0, "draw from tokens that are this `share` as probable as the first, 0 from all")
 	flags.Uint64Var(&sampling.Seed, "seed", 0, "`number` that the draws depend on, 0 for a new one each time")
 	err := flags.Parse(args)
+	needless := "" // a flag of sampling, without sampling
+	flags.Visit(func(f *flag.Flag) {
+		switch f.Name {
+		case "top-k", "top-p", "min-p", "seed":
+			needless = f.Name
+		}
+	})
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 		fmt.Fprintln(stderr, "Talks with a Qwen model in a terminal.\nusage: chat -model DIR [flags]")
@@ -87,6 +94,8 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 		return nil, fmt.Errorf("%w: -no-draft and -draft exclude each other", errUsage)
 	case o.request.MaxTokens < 0:
 		return nil, fmt.Errorf("%w: -max-tokens is %d", errUsage, o.request.MaxTokens)
+	case needless != "" && sampling.Temperature == 0:
+		return nil, fmt.Errorf("%w: -%s needs -temperature: without one the most probable token is taken", errUsage, needless)
 	}
 	if o.request.Thinking, err = parseSwitch(*think); err != nil {
 		return nil, fmt.Errorf("%w: -think: %w", errUsage, err)

@@ -195,6 +195,7 @@ func TestUsage(t *testing.T) {
 		{"-tokens", "0"},
 		{"-tokens", "x"},
 		{"-draft", "a"},
+		{"-tokens", "8"},
 		{"word"},
 		{"-unknown"},
 	} {

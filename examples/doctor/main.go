@@ -49,6 +49,8 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	flags.IntVar(&o.tokens, "tokens", 128, "`number` of tokens to generate with -model")
 	flags.BoolVar(&o.json, "json", false, "print one JSON object")
 	err := flags.Parse(args)
+	given := map[string]bool{}
+	flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 		fmt.Fprintln(stderr, "Says whether this machine can run models, and what is in the way.\nusage: doctor [flags]")
@@ -61,8 +63,10 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 		return nil, fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	case o.tokens < 1:
 		return nil, fmt.Errorf("-tokens is %d; at least one is needed", o.tokens)
-	case o.draft != "" && o.model == "":
+	case o.model == "" && given["draft"]:
 		return nil, errors.New("-draft needs -model")
+	case o.model == "" && given["tokens"]:
+		return nil, errors.New("-tokens needs -model")
 	}
 	return o, nil
 }
