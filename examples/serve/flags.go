@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/url"
 	"path/filepath"
 	"strings"
 	"time"
@@ -118,6 +119,11 @@ func (o *options) check(rest []string, given map[string]bool) error {
 	for name, d := range map[string]time.Duration{"idle-unload": o.idle, "drain": o.drain} {
 		if d < 0 {
 			return usagef("-%s is %v; it is 0 at least", name, d)
+		}
+	}
+	for _, origin := range o.api.Origins {
+		if u, err := url.Parse(origin); origin != "*" && origin != "null" && (err != nil || u.Host == "" || origin != strings.ToLower(u.Scheme+"://"+u.Host)) {
+			return usagef("-cors: %q is no origin as browsers send it, such as https://chat.example or http://chat.example:3000", origin)
 		}
 	}
 	_, _, err := net.SplitHostPort(o.addr)

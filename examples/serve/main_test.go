@@ -196,6 +196,8 @@ func TestWrongUsage(t *testing.T) {
 		"empty model":      {[]string{"-model", ""}, "-model is empty"},
 		"draft, no model":  {[]string{"-draft", "x"}, "-draft needs -model"},
 		"two about drafts": {[]string{"-no-draft", "-block", "4"}, "-no-draft excludes"},
+		"no scheme":        {[]string{"-cors", "chat.example"}, `"chat.example" is no origin`},
+		"an address":       {[]string{"-cors", "http://localhost:3000,https://chat.example/"}, `"https://chat.example/" is no origin`},
 		"block":            {[]string{"-addr", "127.0.0.1:0", "-block", "99"}, "99"},
 	} {
 		var stdout, stderr bytes.Buffer
