@@ -26,7 +26,7 @@ func pairs(ctx context.Context, o *options, stderr io.Writer) (r *report, err er
 	if why := engine.Info().DraftOff; why != "" {
 		return nil, fmt.Errorf("there is no drafter to measure: %s", why)
 	}
-	r = &report{Settings: settings{Repeats: o.repeats, WarmUp: o.warmUp, MaxTokens: o.maxTokens, Temperature: o.temperature}}
+	r = &report{Settings: settings{Repeats: o.repeats, WarmUp: o.warmUp, MaxTokens: o.maxTokens, Temperature: o.temperature, BlockSize: o.block}}
 	if o.temperature > 0 {
 		r.Settings.Seed = o.seed
 	}

@@ -52,7 +52,7 @@ func TestTable(t *testing.T) {
 	require.Equal(t, strings.TrimPrefix(`
 2026-11-30T12:00:00Z, on Some GPU (gpu), 4 CPUs, linux/amd64, power: mains, load 0.1 0.2 0.3 before and 1.1 0.4 0.3 after. godflash v0.1.0, go1.27.3, MLX 0.32.2, mlx-c 0.7.0.
 
-Qwen/Qwen3-4B (qwen3, 4-bit affine, revision c0ffee), drafter z-lab/Qwen3-4B-DFlash-b16 in 4 bits, blocks of 16 rows; weights of both take 2.40 GB.
+Qwen/Qwen3-4B (qwen3, 4-bit affine, revision c0ffee), drafter z-lab/Qwen3-4B-DFlash-b16 in 4 bits, blocks of up to 16 rows; weights of both take 2.40 GB.
 
 Rounds: 3, after 1 that do not count, up to 128 tokens, greedy.
 Medians; rates from the first token to the last, in tokens per second; the prompt's pass in ms.

@@ -54,7 +54,8 @@ type settings struct {
 	MaxTokens   int     `json:"max_tokens"`
 	Temperature float64 `json:"temperature"`
 	Seed        uint64  `json:"seed"`
-	Peer        string  `json:"peer,omitempty"` // its versions
+	BlockSize   int     `json:"block_size,omitempty"` // of -block; without it the library chooses
+	Peer        string  `json:"peer,omitempty"`       // its versions
 }
 
 // result is one prompt.

@@ -129,14 +129,18 @@ func modelLine(m model) string {
 	if m.DraftBits > 0 {
 		precision = fmt.Sprintf("in %d bits", m.DraftBits)
 	}
-	return fmt.Sprintf("%s %s, blocks of %d rows; weights of both take %s.", text, precision, m.BlockSize, size(m.WeightBytes))
+	return fmt.Sprintf("%s %s, blocks of up to %d rows; weights of both take %s.", text, precision, m.BlockSize, size(m.WeightBytes))
 }
 
 func drawn(s settings) string {
-	if s.Temperature == 0 {
-		return "greedy"
+	text := "greedy"
+	if s.Temperature != 0 {
+		text = fmt.Sprintf("temperature %g, seed %d", s.Temperature, s.Seed)
 	}
-	return fmt.Sprintf("temperature %g, seed %d", s.Temperature, s.Seed)
+	if s.BlockSize > 0 {
+		text += fmt.Sprintf(", blocks of %d rows throughout", s.BlockSize)
+	}
+	return text
 }
 
 func promptRows(r *report) [][]string {
