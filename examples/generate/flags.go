@@ -13,10 +13,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/godflash/godflash/internal/readfile"
-
 	"github.com/godflash/godflash/dflash"
 	"github.com/godflash/godflash/internal/fixture"
+	"github.com/godflash/godflash/internal/readfile"
 )
 
 // errUsage marks errors that the command line is to blame for.
@@ -204,7 +203,7 @@ func check(o *options, rest []string, given map[string]bool, raw bool) error {
 		most  float64
 	}{{"temperature", sampling.Temperature, 100}, {"top-p", sampling.TopP, 1}, {"min-p", sampling.MinP, 1}, {"top-k", float64(sampling.TopK), math.MaxInt32}} {
 		if !(r.value >= 0 && r.value <= r.most) {
-			return usagef("-%s is %g; it lies between 0 and %g", r.name, r.value, r.most)
+			return usagef("-%s is %g; it lies between 0 and %.10g", r.name, r.value, r.most)
 		}
 	}
 	if given["repetition-penalty"] && o.request.Penalties.Repetition == 0 {
@@ -272,11 +271,11 @@ func parseIDs(s string) ([]int, error) {
 	return ids, nil
 }
 
-// readPrompt reads a whole file or standard input. A terminal may never end,
-// so the context is heard meanwhile.
 // maxPrompt is more than any context holds.
 const maxPrompt = 64 << 20
 
+// readPrompt reads a whole file or standard input. A terminal may never end,
+// so the context is heard meanwhile.
 func readPrompt(ctx context.Context, name string, stdin io.Reader) (string, error) {
 	if name != "-" {
 		text, err := readfile.Regular(name, maxPrompt)
