@@ -335,7 +335,10 @@ func (g *generation) cut(choices []int) int {
 	if i := slices.IndexFunc(choices, func(id int) bool { return g.plan.stop[id] }); i >= 0 {
 		n = i + 1
 	}
-	if end := g.text.ends(choices[:n]); end > 0 && end < n {
+	if len(g.plan.stopTexts) == 0 {
+		return n
+	}
+	if end := g.text.ends(choices[:n]); end > 0 {
 		n = end
 	}
 	return n
