@@ -100,12 +100,13 @@ func (d *Decoder) runCycle(ctx context.Context, rows int, want cut) (cycle, erro
 		}
 		d.past.rows = append(d.past.rows, o.block[:n]...)
 		d.scorer.commit(s, b.ids, nn.Rows{N: n})
-		if err := d.probe.End(probe.Commit, s, d.state()...); err != nil {
+		state := d.state()
+		if err := d.probe.End(probe.Commit, s, state...); err != nil {
 			return err
 		}
 		clock.Done()
 		prepared := time.Now()
-		err = s.Eval(d.state()...)
+		err = s.Eval(state...)
 		end := time.Now()
 		c.spent = spent{host: built.Sub(start) + prepared.Sub(verified), verify: verified.Sub(built), commit: end.Sub(prepared)}
 		if !d.pipelined {

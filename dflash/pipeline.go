@@ -15,9 +15,9 @@ import (
 // the host must know, capacity and budget, it bounds from above. An
 // end-of-sequence found late costs one cycle of work, never a wrong token.
 //
-// Blocks in flight are as long as they were chosen. Near the budget's and the context's end,
-// where a block must be cut to a number that only the read counts give,
-// runCycle takes over.
+// Blocks in flight are as long as they were chosen. Near the budget's and the
+// context's end, where a block must be cut to a number that only the read counts
+// give, runCycle takes over.
 
 // maxFlights is the number of cycles that are built and not read.
 const maxFlights = 2
@@ -112,11 +112,12 @@ func (d *Decoder) launch(s *mlx.Scope, rows int) error {
 	if err := d.commitLaunched(s, b); err != nil {
 		return err
 	}
-	if err := d.probe.End(probe.Commit, s, d.state()...); err != nil {
+	state := d.state()
+	if err := d.probe.End(probe.Commit, s, state...); err != nil {
 		return err
 	}
 	clock.Built()
-	if err := s.AsyncEval(append([]mlx.Array{b.packed, next}, d.state()...)...); err != nil {
+	if err := s.AsyncEval(append([]mlx.Array{b.packed, next}, state...)...); err != nil {
 		return err
 	}
 	clock.Handed()
