@@ -91,14 +91,7 @@ func (s *Session) Branch(ctx context.Context) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := s.engine
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.closed {
-		d.Close()
-		return nil, fmt.Errorf("engine: %w", ErrClosed)
-	}
-	return e.register(d, s.held()), nil
+	return s.engine.register(d, s.held())
 }
 
 // align makes the sequence a beginning of text, the longest that it can go back

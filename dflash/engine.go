@@ -388,24 +388,26 @@ func (e *Engine) NewDecoder() (*Decoder, error) {
 // NewSession makes a session. Close it when done; closing the engine closes
 // the sessions that are left.
 func (e *Engine) NewSession() (*Session, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.closed {
-		return nil, fmt.Errorf("engine: %w", ErrClosed)
-	}
 	d, err := e.NewDecoder()
 	if err != nil {
 		return nil, err
 	}
-	return e.register(d, nil), nil
+	return e.register(d, nil)
 }
 
-// register makes a session of a decoder whose text is tokens.
-func (e *Engine) register(d *Decoder, tokens []int) *Session {
+// register makes a session of a decoder whose text is tokens. After an error the
+// decoder is closed.
+func (e *Engine) register(d *Decoder, tokens []int) (*Session, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		d.Close()
+		return nil, fmt.Errorf("engine: %w", ErrClosed)
+	}
 	d.past.budget = max(0, orDefault(e.opts.RewindBytes, DefaultRewindBytes))
 	s := &Session{engine: e, decoder: d, chooser: e.chooser, tokens: tokens}
 	e.sessions[s] = struct{}{}
-	return s
+	return s, nil
 }
 
 func orDefault(v, other int64) int64 {

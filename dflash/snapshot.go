@@ -212,13 +212,7 @@ func (e *Engine) Restore(ctx context.Context, r io.Reader) (*Session, error) {
 		d.Close()
 		return nil, err
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.closed {
-		d.Close()
-		return nil, fmt.Errorf("engine: %w", ErrClosed)
-	}
-	return e.register(d, text), nil
+	return e.register(d, text)
 }
 
 func (d *Decoder) restore(s *mlx.Scope, h *snapshotHeader, text []int, data [][]byte) error {
