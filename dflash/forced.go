@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/godflash/godflash/internal/nn"
 	"github.com/godflash/godflash/mlx"
@@ -97,25 +96,10 @@ func (g *generation) overdue() bool {
 
 // force runs tokens after the newest one and returns them.
 func (g *generation) force(ctx context.Context, ids []int) (cycle, error) {
-	d := g.decoder
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if err := d.usable(); err != nil {
-		return cycle{}, err
-	}
-	start := time.Now()
-	probs, err := d.force(ctx, ids)
-	if err != nil {
-		return cycle{}, err
-	}
-	g.stats.Decode += time.Since(start)
-	g.stats.DraftOff = d.draftOff
-	if d.constraint != nil {
-		if err := d.constraint.advance(ids); err != nil {
-			return cycle{}, err
-		}
-	}
-	return cycle{tokens: ids, probs: probs, forced: true}, nil
+	return g.round(func() (cycle, error) {
+		probs, err := g.decoder.force(ctx, ids)
+		return cycle{tokens: ids, probs: probs, forced: true}, err
+	})
 }
 
 // begin puts the beginning of a call in the place of the token that the

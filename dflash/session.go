@@ -286,6 +286,18 @@ func (g *generation) describe(t *Token, c cycle, i int) {
 // cycle runs one decode cycle and returns its tokens, cut at the first that
 // ends the generation.
 func (g *generation) cycle(ctx context.Context) (cycle, error) {
+	c, err := g.round(func() (cycle, error) { return g.decode(ctx, g.budget()) })
+	if err != nil {
+		return cycle{}, err
+	}
+	g.stats.add(c)
+	g.next.Record(c.drafted+1, c.right, c.spent.took)
+	return c, nil
+}
+
+// round runs f, which gives the next tokens, counts its time and tells the
+// constraint.
+func (g *generation) round(f func() (cycle, error)) (cycle, error) {
 	d := g.decoder
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -293,7 +305,7 @@ func (g *generation) cycle(ctx context.Context) (cycle, error) {
 		return cycle{}, err
 	}
 	start := time.Now()
-	c, err := g.decode(ctx, g.budget())
+	c, err := f()
 	if err == nil && d.constraint != nil {
 		err = d.constraint.advance(c.tokens)
 	}
@@ -302,8 +314,6 @@ func (g *generation) cycle(ctx context.Context) (cycle, error) {
 	}
 	g.stats.Decode += time.Since(start)
 	g.stats.DraftOff = d.draftOff
-	g.stats.add(c)
-	g.next.Record(c.drafted+1, c.right, c.spent.took)
 	return c, nil
 }
 
