@@ -146,6 +146,15 @@ func (d *Decoder) startDrafting() {
 // longer extended, so it could not be taken up again.
 func (d *Decoder) stopDrafting(why string) { d.drafting, d.draftOff = false, why }
 
+// limitDraft ends drafting where the drafter does not know the first end
+// positions: those of rows that are about to come, after a prompt also of the
+// smallest block, 2.
+func (d *Decoder) limitDraft(end int) {
+	if d.drafting && end > d.drafter.cfg.MaxPositionEmbeddings {
+		d.stopDrafting(DraftContextExceeded)
+	}
+}
+
 // Close frees the sequence's state, more than once if need be.
 func (d *Decoder) Close() error {
 	d.mu.Lock()

@@ -135,9 +135,7 @@ func (g *generation) close(ctx context.Context) (cycle, error) {
 func (d *Decoder) force(ctx context.Context, ids []int) ([]tokenProbs, error) {
 	var o outcome
 	run := append([]int{d.anchor}, ids[:len(ids)-1]...)
-	if d.drafting && d.cache.Len()+len(run) > d.drafter.cfg.MaxPositionEmbeddings {
-		d.stopDrafting(DraftContextExceeded)
-	}
+	d.limitDraft(d.cache.Len() + len(run))
 	err := d.do(ctx, func(s *mlx.Scope) error {
 		if at := d.cache.Len(); len(run) > 1 {
 			before := d.mark()

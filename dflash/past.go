@@ -244,7 +244,7 @@ func (d *Decoder) resume(ctx context.Context, ids []int, o resumeOptions) (int, 
 	if o.noDraft && d.drafting {
 		d.stopDrafting("switched off")
 	}
-	d.limitDraft(len(ids))
+	d.limitDraft(len(ids) + 2)
 	err := d.do(ctx, func(s *mlx.Scope) error {
 		d.scorer.free()
 		d.release()

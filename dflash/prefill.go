@@ -50,7 +50,7 @@ func (d *Decoder) prefill(ctx context.Context, ids []int, o prefillOptions) (int
 	if err := d.checkIDs("token", ids); err != nil {
 		return 0, err
 	}
-	d.limitDraft(d.cache.Len() + len(ids))
+	d.limitDraft(d.cache.Len() + len(ids) + 2)
 	d.started = false
 	border := o.border - d.cache.Len() // in ids
 	for start, end := 0, 0; start < len(ids); start = end {
@@ -80,14 +80,6 @@ func (d *Decoder) prefill(ctx context.Context, ids []int, o prefillOptions) (int
 	}
 	d.started = !o.quiet
 	return d.anchor, nil
-}
-
-// limitDraft ends drafting where the drafter has no room for a block after a
-// prompt of n tokens.
-func (d *Decoder) limitDraft(n int) {
-	if d.drafting && n+2 > d.drafter.cfg.MaxPositionEmbeddings {
-		d.stopDrafting(DraftContextExceeded)
-	}
 }
 
 func (d *Decoder) prefillChunk(s *mlx.Scope, ids []int, last bool, instead []int) error {

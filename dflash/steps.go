@@ -74,9 +74,7 @@ func (d *Decoder) Verify(ctx context.Context, drafts []int) (Verdict, error) {
 	if err := d.checkIDs("draft", drafts); err != nil {
 		return Verdict{}, err
 	}
-	if d.drafting && d.cache.Len()+len(drafts)+1 > d.drafter.cfg.MaxPositionEmbeddings {
-		d.stopDrafting(DraftContextExceeded)
-	}
+	d.limitDraft(d.cache.Len() + len(drafts) + 1)
 	var p *pendingBlock
 	err := d.do(ctx, func(s *mlx.Scope) error {
 		block := append([]int{d.anchor}, drafts...)
