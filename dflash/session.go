@@ -94,11 +94,7 @@ func (s *Session) Generate(ctx context.Context, r Request) iter.Seq2[Token, erro
 		}
 		defer s.busy.Store(false)
 		g := &generation{session: s, decoder: s.decoder}
-		defer func() {
-			g.stats.DraftPaused = g.next.paused(g.stats)
-			st := g.stats
-			s.stats.Store(&st)
-		}()
+		defer g.tell()
 		if err := g.run(ctx, &r, yield); err != nil {
 			if s.closed.Load() && !errors.Is(err, ErrClosed) {
 				err = fmt.Errorf("session: %w", ErrClosed)
@@ -389,10 +385,15 @@ func (g *generation) token(id int, forced bool) (Token, error) {
 
 func (g *generation) finish(ctx context.Context, last Token) {
 	g.stats.Finish, g.stats.StopText = last.Finish, last.StopText
-	g.stats.DraftPaused = g.next.paused(g.stats)
 	if m, err := g.decoder.lib.Memory(context.WithoutCancel(ctx)); err == nil {
 		g.stats.PeakBytes = m.Peak
 	}
+	g.tell()
+}
+
+// tell makes the session's Stats those of now.
+func (g *generation) tell() {
+	g.stats.DraftPaused = g.next.paused(g.stats)
 	st := g.stats
 	g.session.stats.Store(&st)
 }
