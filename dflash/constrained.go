@@ -106,7 +106,7 @@ func (e *Engine) planFormat(p *plan, r *Request) error {
 	return nil
 }
 
-// unsupported is ErrUnsupported for something else than a checkpoint.
+// unsupported is ErrUnsupported for an error whose text says so already.
 type unsupported struct{ error }
 
 func (e unsupported) Unwrap() error { return e.error }

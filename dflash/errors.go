@@ -32,6 +32,6 @@ var (
 	ErrSnapshot = errors.New("the snapshot cannot be restored")
 	// ErrClosed: the engine, session or decoder was closed.
 	ErrClosed = errors.New("closed")
-	// ErrBusy: the session already runs a generation.
+	// ErrBusy: the session already runs a generation or another call of its own.
 	ErrBusy = errors.New("a generation is already running in this session")
 )

@@ -10,7 +10,7 @@ import (
 )
 
 // Request is one generation. Exactly one of Prompt, Messages, Text and IDs is
-// set.
+// set, or with Continue none of them.
 //
 // In Prompt, System, Messages and Tools the model's special tokens (such as
 // <|im_end|>) are ordinary text: whoever writes a message cannot end his turn
