@@ -328,12 +328,8 @@ func (d *Decoder) room(rows int) int { return min(rows, d.info.ContextLength-d.c
 // draftRoom is room for a block that the drafter fills. Fewer than 2 rows mean
 // that it cannot draft any more, which it then does not.
 func (d *Decoder) draftRoom(rows int) int {
-	rows = min(rows, d.drafter.cfg.BlockSize)
-	left := d.drafter.cfg.MaxPositionEmbeddings - d.cache.Len()
-	if left < 2 {
-		d.stopDrafting(DraftContextExceeded)
-	}
-	return min(rows, left)
+	d.limitDraft(d.cache.Len() + 2)
+	return min(rows, d.drafter.cfg.BlockSize, d.drafter.cfg.MaxPositionEmbeddings-d.cache.Len())
 }
 
 func idArray(s *mlx.Scope, ids []int) mlx.Array {
