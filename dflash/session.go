@@ -344,7 +344,7 @@ func (g *generation) cut(choices []int) int {
 	if len(g.plan.stopTexts) == 0 {
 		return n
 	}
-	if end := g.text.ends(choices[:n]); end > 0 {
+	if end := g.text.ends(choices[:n]); end > 0 && end < n {
 		n = end
 	}
 	return n
