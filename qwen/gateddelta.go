@@ -24,9 +24,7 @@ type gatedDelta struct {
 	negA   mlx.Array   // −exp(A_log), float32 [value heads]
 	dtBias mlx.Array   // float32 [value heads]
 	norm   nn.RMSNorm  // over the value dim
-
-	rule                                   *kernels.Delta
-	keyHeads, valueHeads, keyDim, valueDim int
+	rule   *kernels.Delta
 }
 
 // recurrent is the state of one gated-delta layer in one sequence.
@@ -70,7 +68,7 @@ func (l *gatedDelta) forward(s *mlx.Scope, x mlx.Array, r *recurrent) mlx.Array 
 	}
 	state := r.state
 	if !state.Valid() {
-		state = s.Zeros(mlx.Float32, 1, l.valueHeads, l.keyDim, l.valueDim)
+		state = s.Zeros(mlx.Float32, l.rule.Shape().State()...)
 		r.next.state = state
 	}
 	y, after := l.rule.Scan(s, q, &rows, state)
@@ -81,7 +79,7 @@ func (l *gatedDelta) forward(s *mlx.Scope, x mlx.Array, r *recurrent) mlx.Array 
 // tail is the convolution's input before the block, zeros at the start.
 func (l *gatedDelta) tail(s *mlx.Scope, r *recurrent, dt mlx.Dtype) mlx.Array {
 	if !r.conv.Valid() {
-		r.next.conv = s.Zeros(dt, 1, l.rule.Taps()-1, l.rule.Channels())
+		r.next.conv = s.Zeros(dt, l.rule.Shape().Tail()...)
 		return r.next.conv
 	}
 	return r.conv

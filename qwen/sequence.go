@@ -179,16 +179,13 @@ type stateShape struct {
 }
 
 func (m *Model) stateShape() stateShape {
-	c := m.cfg
-	sh := stateShape{dtype: m.dtype}
-	for _, kind := range c.LayerTypes {
+	d := m.cfg.deltaShape()
+	sh := stateShape{conv: d.Tail(), recurrent: d.State(), dtype: m.dtype}
+	for _, kind := range m.cfg.LayerTypes {
 		if kind != FullAttention {
 			sh.layers++
 		}
 	}
-	channels := 2*c.LinearNumKeyHeads*c.LinearKeyHeadDim + c.LinearNumValueHeads*c.LinearValueHeadDim
-	sh.conv = []int{1, c.LinearConvKernelDim - 1, channels}
-	sh.recurrent = []int{1, c.LinearNumValueHeads, c.LinearKeyHeadDim, c.LinearValueHeadDim}
 	return sh
 }
 

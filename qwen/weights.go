@@ -381,13 +381,11 @@ func (b *builder) delta(p string) *gatedDelta {
 		in: nn.Pack(s,
 			nn.Part{Linear: b.r.Linear(p + "in_proj_qkv"), Out: 2*key + value}, nn.Part{Linear: b.r.Linear(p + "in_proj_z"), Out: value},
 			nn.Part{Linear: b.r.Linear(p + "in_proj_b"), Out: c.LinearNumValueHeads}, nn.Part{Linear: b.r.Linear(p + "in_proj_a"), Out: c.LinearNumValueHeads}),
-		out:      b.r.Linear(p + "out_proj"),
-		negA:     s.Neg(s.Exp(b.r.Float32(p + "A_log"))),
-		dtBias:   b.r.Float32(p + "dt_bias"),
-		norm:     b.r.Norm(p+"norm", c.RMSNormEps, 0),
-		rule:     b.rule,
-		keyHeads: c.LinearNumKeyHeads, valueHeads: c.LinearNumValueHeads,
-		keyDim: c.LinearKeyHeadDim, valueDim: c.LinearValueHeadDim,
+		out:    b.r.Linear(p + "out_proj"),
+		negA:   s.Neg(s.Exp(b.r.Float32(p + "A_log"))),
+		dtBias: b.r.Float32(p + "dt_bias"),
+		norm:   b.r.Norm(p+"norm", c.RMSNormEps, 0),
+		rule:   b.rule,
 	}
 	kernel := s.Reshape(b.r.Array(p+"conv1d.weight"), 2*key+value, c.LinearConvKernelDim)
 	if d.rule.OnDevice() {

@@ -54,11 +54,8 @@ func (set *Set) Delta(d DeltaShape) *Delta {
 	return k
 }
 
-// Taps is the length of the convolution's kernel.
-func (k *Delta) Taps() int { return k.shape.Taps }
-
-// Channels is the width of the convolution.
-func (k *Delta) Channels() int { return k.shape.channels() }
+// Shape is that of the layers.
+func (k *Delta) Shape() DeltaShape { return k.shape }
 
 // OnDevice reports whether kernels run, and want DeltaSource.Conv.
 func (k *Delta) OnDevice() bool { return k.scan != nil }
@@ -182,7 +179,7 @@ func (d DeltaShape) scanCall(q mlx.Array, r *DeltaRows, state, count mlx.Array) 
 	return call{[]mlx.Array{q, r.K, r.V, r.G, r.Beta, state, count}, mlx.Launch{
 		Outputs: []mlx.Output{
 			{Dtype: mlx.Float32, Shape: []int{q.Dim(0), d.ValueHeads, d.ValueDim}},
-			{Dtype: mlx.Float32, Shape: []int{1, d.ValueHeads, d.KeyDim, d.ValueDim}},
+			{Dtype: mlx.Float32, Shape: d.State()},
 		},
 		Grid: [3]int{d.ValueHeads * d.ValueDim / 16 * 128}, Group: [3]int{128},
 		Template: d.template(),

@@ -19,6 +19,12 @@ type DeltaShape struct {
 // channels is the width of the convolution.
 func (d DeltaShape) channels() int { return 2*d.KeyHeads*d.KeyDim + d.ValueHeads*d.ValueDim }
 
+// Tail is the shape of the convolution's input before a block.
+func (d DeltaShape) Tail() []int { return []int{1, d.Taps - 1, d.channels()} }
+
+// State is the shape of what the rule carries from row to row.
+func (d DeltaShape) State() []int { return []int{1, d.ValueHeads, d.KeyDim, d.ValueDim} }
+
 // Cols are N columns, from At on, of the rows of an array [1, T, width].
 type Cols struct {
 	Array mlx.Array
