@@ -177,10 +177,7 @@ func (c *KV) Attend(s *mlx.Scope, q, keys, values mlx.Array, p Position, w Windo
 // mask is true where a row of the block may see a key: [T, keys], the block at
 // p, the first key at position from.
 func (w Window) mask(s *mlx.Scope, p Position, t, from, keys int) mlx.Array {
-	at := p.Array
-	if p.Exact() {
-		at = mlx.FromSlice(s, []int32{int32(p.Bound)})
-	}
+	at := p.Data(s)
 	key := s.Reshape(s.Arange(float64(from), float64(from+keys), 1, mlx.Int32), 1, keys)
 	row := s.Reshape(s.Add(s.Arange(0, float64(t), 1, mlx.Int32), at), t, 1)
 	limit := row

@@ -78,9 +78,5 @@ func (p Position) Advance(s *mlx.Scope, n Rows) Position {
 	if p.Exact() && n.Exact() {
 		return At(p.Bound + n.N)
 	}
-	a := p.Array
-	if p.Exact() {
-		a = mlx.FromSlice(s, []int32{int32(p.Bound)})
-	}
-	return Position{Bound: p.Bound + n.N, Array: s.Add(a, n.Count(s))}
+	return Position{Bound: p.Bound + n.N, Array: s.Add(p.Data(s), n.Count(s))}
 }
