@@ -57,21 +57,16 @@ func CheckMemory(ctx context.Context, lib *mlx.Library, dir string, need, reserv
 	if err != nil || !ok || need+reserve <= have.Bytes {
 		return err
 	}
-	text := fmt.Sprintf("%s: %v: the weights need %s", dir, ErrMemory, gigabytes(need))
+	beside := ""
 	if reserve > 0 {
-		text += fmt.Sprintf(" and what is loaded beside them %s", gigabytes(reserve))
+		beside = " and what is loaded beside them " + gigabytes(reserve)
 	}
 	advice := "take a smaller model, or a quantised one (4-bit conversions lie under mlx-community on the hub)"
 	if lib.Device() == mlx.DeviceCPU {
 		advice += "; on the CPU weights that are not quantised are widened to float32"
 	}
-	return &memoryError{fmt.Sprintf("%s, but there are %s %s: %s", text, gigabytes(have.Bytes), have.Of, advice)}
+	return fmt.Errorf("%s: %w: the weights need %s%s, but there are %s %s: %s", dir, ErrMemory, gigabytes(need), beside, gigabytes(have.Bytes), have.Of, advice)
 }
-
-type memoryError struct{ text string }
-
-func (e *memoryError) Error() string { return e.text }
-func (e *memoryError) Unwrap() error { return ErrMemory }
 
 // gigabytes writes a size in units of 10^9 bytes.
 func gigabytes(n int64) string { return fmt.Sprintf("%.1f GB", float64(n)/1e9) }
