@@ -139,9 +139,7 @@ func (c *costs) optimistic(rows int) float64 {
 	switch {
 	case c.mid[i] == 0:
 		return 0.75 * c.at(rows)
-	case c.seen[i] < sureAfter:
-		return 0.85 * c.at(rows)
-	case c.age[i] >= staleAfter:
+	case c.seen[i] < sureAfter, c.age[i] >= staleAfter:
 		return 0.85 * c.at(rows)
 	}
 	return c.at(rows)
