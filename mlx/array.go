@@ -92,12 +92,7 @@ func (a Array) Shape() []int {
 	if a.s == nil {
 		return nil
 	}
-	shape := a.info(opShape).Shape
-	out := make([]int, len(shape))
-	for i, d := range shape {
-		out[i] = int(d)
-	}
-	return out
+	return lengths(a.info(opShape))
 }
 
 // Dim is the length of one axis; negative axes count from the end. It is 0 for

@@ -120,7 +120,7 @@ func (s *Scope) SaveGGUF(path string, arrays map[string]Array, metadata map[stri
 func (s *Scope) saveGGUF(path string, arrays map[string]Array, metadata map[string]any) error {
 	g := mlxc.NewGGUF()
 	defer g.Free()
-	t := &Scope{lib: s.lib, stream: s.stream, device: s.device, name: s.name} // for contiguous copies
+	t := s.steps() // for contiguous copies
 	defer t.close(closedByClose)
 	ready := func(a Array) (mlxc.Handle, error) {
 		if a.use(s, opSaveGGUF, 1) == 0 {

@@ -299,7 +299,7 @@ func (k *Kernel) prove(s *Scope, in []Array, l Launch) ([]Array, error) {
 		return k.apply(s, in, plan)
 	}
 	// An attempt that fails must leave no error in s.
-	t := &Scope{lib: s.lib, stream: s.stream, device: s.device, name: s.name}
+	t := s.steps()
 	defer t.close(closedByClose)
 	out, err := k.apply(t, t.samples(in), plan)
 	if err == nil {

@@ -172,7 +172,7 @@ func (s *Scope) saveNPY(o op, args string, a Array, write func(data []byte) erro
 	}
 	if i := mlxc.Describe(x); i.Status == mlxc.OK && i.Size == 0 {
 		// MLX asks for the address of the data, which some empty arrays do not have on CUDA.
-		t := &Scope{lib: s.lib, stream: s.stream, device: s.device, name: s.name}
+		t := s.steps()
 		defer t.close(closedByClose)
 		e := t.Zeros(a.Dtype(), a.Shape()...)
 		if err := t.Err(); err != nil {
