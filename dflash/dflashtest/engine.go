@@ -190,6 +190,7 @@ func (e *Engine) play(ctx context.Context, r *dflash.Request, st *dflash.Stats, 
 		limit = min(limit, r.MaxTokens)
 	}
 	began := time.Now()
+	held := 0 // drafts of the cycle that is not ended
 	for i := range steps {
 		s := &steps[i]
 		if err := e.wait(ctx, s); err != nil {
@@ -207,7 +208,7 @@ func (e *Engine) play(ctx context.Context, r *dflash.Request, st *dflash.Stats, 
 			st.Prefill = time.Since(began)
 		} else {
 			st.Decode = time.Since(began) - st.Prefill
-			count(st, s)
+			held = count(st, s, held)
 		}
 		if slices.ContainsFunc(token.Deltas, func(d chat.Delta) bool { return d.Kind == chat.DeltaReasoning }) {
 			st.ReasoningTokens++
@@ -224,20 +225,16 @@ func (e *Engine) play(ctx context.Context, r *dflash.Request, st *dflash.Stats, 
 }
 
 // count books a token after the first: a draft that held belongs to the cycle
-// that another token ends.
-func count(st *dflash.Stats, s *Step) {
+// that another token ends. It takes and gives the number of those in the cycle.
+func count(st *dflash.Stats, s *Step, held int) int {
+	st.Drafted++
 	if s.Drafted {
-		st.Drafted++
 		st.Accepted++
-		return
+		return held + 1
 	}
 	st.Cycles++
-	st.Drafted++
-	done := 0
-	for _, n := range st.AcceptedPerCycle {
-		done += n
-	}
-	st.AcceptedPerCycle = append(st.AcceptedPerCycle, st.Accepted-done)
+	st.AcceptedPerCycle = append(st.AcceptedPerCycle, held)
+	return 0
 }
 
 func (e *Engine) wait(ctx context.Context, s *Step) error {

@@ -164,6 +164,13 @@ type chatFunction struct {
 	Arguments string `json:"arguments"`
 }
 
+// chunkReport is what a chunk says that only this library knows: the last one
+// the account of the whole.
+type chunkReport struct {
+	Stats  *report     `json:"stats,omitempty"`
+	Tokens []tokenInfo `json:"tokens,omitempty"`
+}
+
 // tokenInfo is a token behind a chunk, for requests that want them.
 type tokenInfo struct {
 	ID       int  `json:"id"`
@@ -208,7 +215,7 @@ func (o *chatOutput) chunk(d *chatDelta) chatCompletion {
 		o.pending = nil
 	}
 	if len(o.tokens) > 0 {
-		chunk.Report = map[string]any{"tokens": o.tokens}
+		chunk.Report = &chunkReport{Tokens: o.tokens}
 		o.tokens = nil
 	}
 	chunk.Choices = []chatChoice{choice}
@@ -254,15 +261,11 @@ func (o *chatOutput) delta(r *reply, d *chat.Delta) *chatDelta {
 }
 
 func (o *chatOutput) end(s *stream, r *reply) {
+	tokens := o.tokens
 	last := o.chunk(&chatDelta{})
 	last.Choices[0].Finish = new(r.reason())
 	last.Timings = makeTimings(&r.stats)
-	all := map[string]any{}
-	if more, ok := last.Report.(map[string]any); ok {
-		all = more
-	}
-	all["stats"] = makeReport(&r.stats)
-	last.Report = all
+	last.Report = &chunkReport{makeReport(&r.stats), tokens}
 	s.event("", last)
 	if o.job.usage {
 		u := o.completion("chat.completion.chunk")

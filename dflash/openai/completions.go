@@ -53,7 +53,7 @@ func readPrompt(p *params, r *dflash.Request) {
 			return
 		}
 		if len(list) != 1 {
-			p.fail(&apiError{status: 400, param: "prompt", code: "unsupported_parameter", message: "prompt must be one prompt; send the others as requests of their own."})
+			p.fail(unsupportedf("prompt", "prompt must be one prompt; send the others as requests of their own."))
 			return
 		}
 		raw = list[0]

@@ -280,8 +280,7 @@ func (p *params) unless(name, why string, values ...string) {
 }
 
 func (p *params) unsupported(name, why string) {
-	e := badf(p.prefix+name, "%s is not supported", p.prefix+name)
-	e.code = "unsupported_parameter"
+	e := unsupportedf(p.prefix+name, "%s is not supported", p.prefix+name)
 	if why != "" {
 		e.message += ": " + why
 	}

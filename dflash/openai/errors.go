@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -44,6 +45,13 @@ func (e *apiError) Unwrap() error { return e.cause }
 // badf blames a parameter.
 func badf(param, format string, args ...any) *apiError {
 	return &apiError{status: http.StatusBadRequest, param: param, message: fmt.Sprintf(format, args...)}
+}
+
+// unsupportedf blames a parameter that asks for what is not done.
+func unsupportedf(param, format string, args ...any) *apiError {
+	e := badf(param, format, args...)
+	e.code = "unsupported_parameter"
+	return e
 }
 
 // text is what the client reads.
@@ -214,11 +222,11 @@ func (c *call) json(status int, v any) {
 
 // marshal is json.Marshal that leaves <, > and & as they are.
 func marshal(v any) ([]byte, error) {
-	var b strings.Builder
+	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(v); err != nil {
 		return nil, err
 	}
-	return []byte(strings.TrimSuffix(b.String(), "\n")), nil
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }

@@ -385,7 +385,7 @@ func (c *call) log() {
 	if c.err != nil {
 		args = append(args, "error", c.err)
 	}
-	if c.status == http.StatusOK && c.form == formOpenAI && c.r.URL.Path == "/health" {
+	if c.status == http.StatusOK && c.r.URL.Path == "/health" {
 		level = slog.LevelDebug
 	}
 	c.h.log.Log(context.WithoutCancel(c.ctx), level, "request", args...)

@@ -119,13 +119,11 @@ func (h *Handler) canGenerate(c *call) bool {
 // makeToken generates two tokens: the first is the prompt's, the second that of
 // a decode cycle.
 func (h *Handler) makeToken(ctx context.Context) error {
-	if a, ok := h.backend.(Acquirer); ok {
-		release, err := a.Acquire(ctx)
-		if err != nil {
-			return err
-		}
-		defer release()
+	release, err := h.acquire(ctx)
+	if err != nil {
+		return err
 	}
+	defer release()
 	for _, err := range h.backend.Generate(ctx, dflash.Request{Text: "a", MaxTokens: 2, IgnoreEOS: true, NoCache: true}, nil) {
 		if err != nil {
 			return err

@@ -35,14 +35,12 @@ func (h *Handler) countTokens(c *call) {
 			c.fail(p.err)
 			return
 		}
-		if a, ok := h.backend.(Acquirer); ok {
-			release, err := a.Acquire(c.ctx)
-			if err != nil {
-				c.fail(unavailable(err))
-				return
-			}
-			defer release()
+		release, err := h.acquire(c.ctx)
+		if err != nil {
+			c.fail(err)
+			return
 		}
+		defer release()
 		n, err := h.prepare(j)
 		if err != nil {
 			c.fail(err)
@@ -226,31 +224,18 @@ func readTurn(o *params) []chat.Message {
 
 // readAnthropicTools makes OpenAI's form of the tools, which templates show.
 func readAnthropicTools(p *params) []tool {
-	var tools []tool
-	for i, raw := range p.list("tools") {
-		at := fmt.Sprintf("tools[%d]", i)
-		o, err := object(raw, at)
-		if err != nil {
-			p.fail(err)
-			return nil
-		}
-		if kind := o.text("type"); kind != "" && kind != "custom" && o.err == nil {
-			e := badf(at+".type", "Tools are the client's own here; %s has the type %q.", at, clip(kind))
-			e.code = "unsupported_parameter"
-			p.fail(e)
+	return toolList(p, func(o *params, at string, _ json.RawMessage) tool {
+		if kind := o.text("type"); kind != "" && kind != "custom" {
+			o.fail(unsupportedf(at+".type", "Tools are the client's own here; %s has the type %q.", at, clip(kind)))
 		}
 		shown, err := functionTool(o.raw("name"), o.raw("description"), o.raw("input_schema"))
-		p.fail(err)
+		o.fail(err)
 		t := readFunction(p, o, shown)
 		if !o.has("input_schema") {
-			p.fail(badf(at+".input_schema", "%s.input_schema is missing.", at))
+			o.fail(badf(at+".input_schema", "%s.input_schema is missing.", at))
 		}
-		if p.err != nil {
-			return nil
-		}
-		tools = append(tools, t)
-	}
-	return checkTools(p, tools)
+		return t
+	})
 }
 
 // functionTool is a function in the form of chat completions.

@@ -1,7 +1,6 @@
 package openai
 
 import (
-	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -36,10 +35,7 @@ func (h *Handler) listModels(c *call) {
 func (h *Handler) oneModel(c *call) {
 	name := strings.TrimPrefix(c.r.URL.Path, "/v1/models/")
 	if !h.isModel(name) {
-		c.fail(&apiError{
-			status: http.StatusNotFound, param: "model", code: "model_not_found",
-			message: fmt.Sprintf("There is no model %q here; this server has %q.", clip(name), h.opts.Model),
-		})
+		c.fail(h.noModel(name))
 		return
 	}
 	c.json(http.StatusOK, h.model())

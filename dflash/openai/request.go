@@ -20,10 +20,14 @@ const maxStops = 16
 func (h *Handler) checkModel(p *params) {
 	name := p.text("model")
 	if p.err == nil && name != "" && !h.isModel(name) {
-		p.fail(&apiError{
-			status: http.StatusNotFound, param: "model", code: "model_not_found",
-			message: fmt.Sprintf("There is no model %q here; this server has %q.", clip(name), h.opts.Model),
-		})
+		p.fail(h.noModel(name))
+	}
+}
+
+func (h *Handler) noModel(name string) *apiError {
+	return &apiError{
+		status: http.StatusNotFound, param: "model", code: "model_not_found",
+		message: fmt.Sprintf("There is no model %q here; this server has %q.", clip(name), h.opts.Model),
 	}
 }
 
@@ -191,9 +195,10 @@ type tool struct {
 	strict bool
 }
 
-// readTools reads OpenAI's list of tools.
-func readTools(p *params) []tool {
+// toolList reads a list of tools, each with one; at is what errors call it.
+func toolList(p *params, one func(o *params, at string, raw json.RawMessage) tool) []tool {
 	var tools []tool
+	seen := map[string]bool{}
 	for i, raw := range p.list("tools") {
 		at := fmt.Sprintf("tools[%d]", i)
 		o, err := object(raw, at)
@@ -201,20 +206,39 @@ func readTools(p *params) []tool {
 			p.fail(err)
 			return nil
 		}
-		if kind := o.text("type"); kind != "function" && o.err == nil {
-			p.fail(&apiError{status: http.StatusBadRequest, param: at + ".type", code: "unsupported_parameter", message: fmt.Sprintf("Tools are functions here; %s has the type %q.", at, clip(kind))})
+		t := one(o, at, raw)
+		if p.fail(o.err); p.err != nil {
+			return nil
 		}
+		if seen[t.name] {
+			p.fail(badf("tools", "Two tools are called %q.", t.name))
+		}
+		seen[t.name] = true
+		tools = append(tools, t)
+	}
+	return tools
+}
+
+// readTools reads OpenAI's list of tools.
+func readTools(p *params) []tool {
+	return toolList(p, func(o *params, at string, raw json.RawMessage) tool {
+		onlyFunctions(o, at)
 		f := o.object("function")
 		if f == nil {
 			o.fail(badf(at+".function", "%s.function is missing.", at))
 		}
-		p.fail(o.err)
-		if p.err != nil {
-			return nil
+		if o.err != nil {
+			return tool{}
 		}
-		tools = append(tools, readFunction(p, f, raw))
+		return readFunction(p, f, raw)
+	})
+}
+
+// onlyFunctions refuses a tool of another type.
+func onlyFunctions(o *params, at string) {
+	if kind := o.text("type"); kind != "function" {
+		o.fail(unsupportedf(at+".type", "Tools are functions here; %s has the type %q.", at, clip(kind)))
 	}
-	return checkTools(p, tools)
 }
 
 // readFunction reads a function's own members. shown is what the template shows.
@@ -227,17 +251,6 @@ func readFunction(p, f *params, shown json.RawMessage) tool {
 	f.text("description")
 	p.fail(f.err)
 	return t
-}
-
-func checkTools(p *params, tools []tool) []tool {
-	seen := map[string]bool{}
-	for _, t := range tools {
-		if seen[t.name] {
-			p.fail(badf("tools", "Two tools are called %q.", t.name))
-		}
-		seen[t.name] = true
-	}
-	return tools
 }
 
 // offer puts the tools into the request.

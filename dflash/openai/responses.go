@@ -164,29 +164,12 @@ func (c *conversation) add(o *params) {
 // readFlatTools reads tools as /v1/responses has them, and makes the form that
 // templates show.
 func readFlatTools(p *params) []tool {
-	var tools []tool
-	for i, raw := range p.list("tools") {
-		at := fmt.Sprintf("tools[%d]", i)
-		o, err := object(raw, at)
-		if err != nil {
-			p.fail(err)
-			return nil
-		}
-		if kind := o.text("type"); kind != "function" && o.err == nil {
-			e := badf(at+".type", "Tools are functions here; %s has the type %q.", at, clip(kind))
-			e.code = "unsupported_parameter"
-			p.fail(e)
-			return nil
-		}
+	return toolList(p, func(o *params, at string, _ json.RawMessage) tool {
+		onlyFunctions(o, at)
 		shown, err := functionTool(o.raw("name"), o.raw("description"), o.raw("parameters"))
-		p.fail(err)
-		t := readFunction(p, o, shown)
-		if p.err != nil {
-			return nil
-		}
-		tools = append(tools, t)
-	}
-	return checkTools(p, tools)
+		o.fail(err)
+		return readFunction(p, o, shown)
+	})
 }
 
 // responsesOutput writes responses. Its items follow the parts of the reply.
@@ -320,13 +303,10 @@ func (o *responsesOutput) begin(s *stream) {
 	}
 }
 
-// about are the members that say which item an event is about.
+// about adds the members that say which item an event is about.
 func (o *responsesOutput) about(more map[string]any) map[string]any {
-	v := map[string]any{"item_id": o.openID, "output_index": len(o.items)}
-	for name, value := range more {
-		v[name] = value
-	}
-	return v
+	more["item_id"], more["output_index"] = o.openID, len(o.items)
+	return more
 }
 
 func (o *responsesOutput) piece(s *stream, r *reply, p *piece) {
@@ -338,7 +318,7 @@ func (o *responsesOutput) piece(s *stream, r *reply, p *piece) {
 		}
 		if o.open == nil || o.open.kind != d.Kind || d.Kind == chat.DeltaToolCall && d.Name != "" {
 			o.finish(s, "completed")
-			o.start(s, &part{kind: d.Kind})
+			o.open, o.openID = &part{kind: d.Kind}, itemID(d.Kind)
 			if d.Kind == chat.DeltaToolCall {
 				o.open.id, o.open.name = r.calls[d.Call].id, d.Name
 			}
@@ -360,10 +340,6 @@ func (o *responsesOutput) piece(s *stream, r *reply, p *piece) {
 			}
 		}
 	}
-}
-
-func (o *responsesOutput) start(_ *stream, p *part) {
-	o.open, o.openID = p, itemID(p.kind)
 }
 
 func (o *responsesOutput) added(s *stream) {

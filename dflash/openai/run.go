@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -80,9 +81,7 @@ func (c *call) answer(read func(p *params) (*job, output)) {
 			return
 		}
 		j, out := read(p)
-		if p.err == nil {
-			c.h.checkModel(p)
-		}
+		c.h.checkModel(p)
 		if p.err != nil {
 			c.fail(p.err)
 			return
@@ -269,24 +268,19 @@ func (g *generation) send(e event) bool {
 func (g *generation) generate(stats *dflash.Stats) error {
 	c := g.call
 	h, ctx := c.h, c.ctx
-	if a, ok := h.backend.(Acquirer); ok {
-		release, err := a.Acquire(ctx)
-		if ctx.Err() != nil && err != nil {
-			return ctx.Err()
-		}
-		if err != nil {
-			return unavailable(err)
-		}
-		defer release()
-	}
-	if _, err := h.prepare(g.job); err != nil {
-		return err
-	}
-	release, err := h.queue.wait(ctx, g.name)
+	release, err := h.acquire(ctx)
 	if err != nil {
 		return err
 	}
 	defer release()
+	if _, err := h.prepare(g.job); err != nil {
+		return err
+	}
+	leave, err := h.queue.wait(ctx, g.name)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	g.wait = time.Since(c.began)
 	g.stepped()
 	g.job.request.Progress = func(int, int) { g.stepped() }
@@ -303,6 +297,22 @@ func (g *generation) generate(stats *dflash.Stats) error {
 }
 
 func (g *generation) stepped() { g.step.Store(time.Now().UnixNano()) }
+
+// acquire makes the backend ready where that is needed.
+func (h *Handler) acquire(ctx context.Context) (release func(), err error) {
+	a, ok := h.backend.(Acquirer)
+	if !ok {
+		return func() {}, nil
+	}
+	release, err = a.Acquire(ctx)
+	switch {
+	case err == nil:
+		return release, nil
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	}
+	return nil, unavailable(err)
+}
 
 func unavailable(err error) *apiError {
 	return &apiError{status: http.StatusServiceUnavailable, code: "model_unavailable", message: "The model is not available now.", retry: 5, cause: err}
