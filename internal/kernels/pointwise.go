@@ -88,10 +88,7 @@ func (set *Set) AddNorm(s *mlx.Scope, x, y, weight mlx.Array, eps float32) (sum,
 
 func addNormCall(x, y, weight mlx.Array, eps float32) call {
 	shape, dt := x.Shape(), x.Dtype()
-	h, rows := shape[len(shape)-1], 1
-	for _, d := range shape[:len(shape)-1] {
-		rows *= d
-	}
+	h, rows := shape[len(shape)-1], rowsOf(shape)
 	add, sum := y.Valid(), mlx.Output{Dtype: dt, Shape: shape}
 	if !add {
 		y, sum.Shape = x, []int{1} // nobody reads it
@@ -132,10 +129,7 @@ func (set *Set) SwiGLU(s *mlx.Scope, gate, up Cols) mlx.Array {
 func swigluCall(x mlx.Array) call {
 	shape, dt := x.Shape(), x.Dtype()
 	last := len(shape) - 1
-	f, rows := shape[last]/2, 1
-	for _, d := range shape[:last] {
-		rows *= d
-	}
+	f, rows := shape[last]/2, rowsOf(shape)
 	shape[last] = f
 	blocks := (f + 255) / 256
 	return call{[]mlx.Array{x}, mlx.Launch{

@@ -37,10 +37,7 @@ func (set *Set) QuantizedMatMul(s *mlx.Scope, x mlx.Array, q mlx.Quantized) mlx.
 		return s.QuantizedMatMul(x, q, true)
 	}
 	shape, dt := x.Shape(), x.Dtype()
-	rows := 1
-	for _, d := range shape[:len(shape)-1] {
-		rows *= d
-	}
+	rows := rowsOf(shape)
 	switch {
 	case set.WritesOut(rows) && q.Options.Mode == mlx.Affine:
 		w := s.Dequantize(q, dt)

@@ -48,6 +48,15 @@ func (c call) run(s *mlx.Scope, k *mlx.Kernel) []mlx.Array { return k.Call(s, c.
 // warps is the grid of n warps, four in a threadgroup.
 func warps(n int) [3]int { return [3]int{(n + 3) / 4 * 128} }
 
+// rowsOf is the number of rows of an array of a shape [..., width].
+func rowsOf(shape []int) int {
+	n := 1
+	for _, d := range shape[:len(shape)-1] {
+		n *= d
+	}
+	return n
+}
+
 func templateBool(l mlx.Launch, name string) bool {
 	for _, t := range l.Template {
 		if t.Name == name {
