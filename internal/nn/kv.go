@@ -7,6 +7,9 @@ import "github.com/godflash/godflash/mlx"
 // want, and the number of reallocations.
 const RowStep = 256
 
+// wholeSteps is n rows, rounded up.
+func wholeSteps(n int) int { return (n + RowStep - 1) / RowStep * RowStep }
+
 // KV holds the keys and values of one attention layer: two buffers
 // [1, heads, capacity, dim] whose rows below the sequence's length are valid.
 // Rows past it are scratch: rejected drafts and the drafter's own block lie
@@ -88,7 +91,7 @@ func (c *KV) reserve(s *mlx.Scope, keys, values mlx.Array, base, end, used, keep
 		return keys, values, base
 	}
 	from := max(base, min(keep, used))
-	capacity := (end - from + RowStep - 1) / RowStep * RowStep
+	capacity := wholeSteps(end - from)
 	grow := func(old mlx.Array) mlx.Array {
 		fresh := s.Zeros(c.dtype, 1, c.heads, capacity, c.dim)
 		if n := used - from; old.Valid() && n > 0 {
@@ -166,7 +169,7 @@ func (c *KV) Attend(s *mlx.Scope, q, keys, values mlx.Array, p Position, w Windo
 		}
 		return s.Attention(q, keys, values, o)
 	}
-	end = min((end+RowStep-1)/RowStep*RowStep, keys.Dim(2))
+	end = min(wholeSteps(end), keys.Dim(2))
 	if end < keys.Dim(2) {
 		keys, values = s.SliceAxis(keys, 2, 0, end), s.SliceAxis(values, 2, 0, end)
 	}
