@@ -209,8 +209,8 @@ func cutRows(s *mlx.Scope, rows []mlx.Array, n, from, to int) []mlx.Array {
 	out := make([]mlx.Array, len(rows))
 	for i, a := range rows {
 		lost := n - heldRows(a)
-		if a, b := max(0, from-lost), to-lost; b > a {
-			out[i] = s.Contiguous(s.SliceAxis(rows[i], 2, a, b))
+		if low, high := max(0, from-lost), to-lost; high > low {
+			out[i] = s.Contiguous(s.SliceAxis(a, 2, low, high))
 		}
 	}
 	return out

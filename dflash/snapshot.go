@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"slices"
 
 	"github.com/godflash/godflash/mlx"
 )
@@ -43,7 +44,7 @@ type snapshotHeader struct {
 }
 
 func (h *snapshotHeader) arrays() []snapshotArray {
-	return append(append(append([]snapshotArray(nil), h.Keys...), h.States...), h.Draft...)
+	return slices.Concat(h.Keys, h.States, h.Draft)
 }
 
 // snapshotArray is an array's type and shape; without a type it stands for no
@@ -120,7 +121,7 @@ func (s *Session) Save(ctx context.Context, w io.Writer) error {
 		var data []byte
 		err := d.lib.Do(ctx, func(sc *mlx.Scope) error {
 			keys, states, draft := d.arrays(sc)
-			a := append(append(keys, states...), draft...)[i]
+			a := slices.Concat(keys, states, draft)[i]
 			if !a.Valid() {
 				return sc.Err()
 			}
