@@ -105,11 +105,7 @@ func (c *compiler) argument(name string, schemas all, next int32) (int32, error)
 	case others && len(texts) > 0:
 		return 0, schemaError(ErrUnsupported, c.root, "enum beside other alternatives for the argument %q of a tool whose calls are not JSON", name)
 	case len(texts) > 0:
-		ends := make([]int32, len(texts))
-		for i := range ends {
-			ends[i] = end
-		}
-		return c.words(texts, ends), nil
+		return c.words(texts, end), nil
 	}
 	value, err := c.rule(schemas)
 	return c.then(value, end), err

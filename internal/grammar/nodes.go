@@ -35,7 +35,7 @@ type hop struct {
 type nodeKind uint8
 
 const (
-	// value is inside JSON: no added token is meant there.
+	// inValue is inside JSON: no added token is meant there.
 	inValue nodeKind = iota
 	// atTag is where a tag such as <tool_call> may stand, also as one token.
 	atTag
@@ -58,14 +58,11 @@ type builder struct {
 	err   error
 
 	end    int32 // final, with nothing after it
-	spaces int32 // rules that are made once
-	text   int32
-	any    int32
-	object int32
+	spaces int32 // a rule, none before it is needed
 }
 
 func newBuilder() *builder {
-	b := &builder{spaces: none, text: none, any: none, object: none}
+	b := &builder{spaces: none}
 	b.end = b.add(node{final: true})
 	return b
 }
@@ -132,44 +129,44 @@ func (b *builder) space(next int32) int32 {
 	return b.then(b.spaces, next)
 }
 
-// words reads one of the texts, each of which leads to its own node.
-func (b *builder) words(texts []string, next []int32) int32 {
-	root := &word{to: none}
-	for i, text := range texts {
+// words reads one of the texts and goes on at next.
+func (b *builder) words(texts []string, next int32) int32 {
+	root := &word{}
+	for _, text := range texts {
 		at := root
 		for j := 0; j < len(text); j++ {
 			if at.next[text[j]] == nil {
 				if at.next == nil {
 					at.next = map[byte]*word{}
 				}
-				at.next[text[j]] = &word{to: none}
+				at.next[text[j]] = &word{}
 			}
 			at = at.next[text[j]]
 		}
-		at.to = next[i]
+		at.ends = true
 	}
-	return b.wordNode(root)
+	return b.wordNode(root, next)
 }
 
 type word struct {
 	next map[byte]*word
-	to   int32 // where a text that ends here leads, or none
+	ends bool // a text ends here
 }
 
-func (b *builder) wordNode(w *word) int32 {
+func (b *builder) wordNode(w *word, to int32) int32 {
 	if len(w.next) == 0 {
-		if w.to == none {
+		if !w.ends {
 			return b.nothing()
 		}
-		return w.to
+		return to
 	}
 	n := node{}
-	if w.to != none {
-		n.hops = []hop{always(w.to)}
+	if w.ends {
+		n.hops = []hop{always(to)}
 	}
 	for c := range 256 {
 		if next := w.next[byte(c)]; next != nil {
-			n.edges = append(n.edges, edge{byte(c), byte(c), b.wordNode(next)})
+			n.edges = append(n.edges, edge{byte(c), byte(c), b.wordNode(next, to)})
 		}
 	}
 	return b.add(n)

@@ -286,11 +286,7 @@ func (c *compiler) enum(s *shape) (int32, error) {
 			return 0, schemaError(ErrUnsupported, v, "enum or const with more than %d bytes in a value or %d in all", maxLiteral, maxEnumBytes)
 		}
 	}
-	next := make([]int32, len(texts))
-	for i := range next {
-		next[i] = c.end
-	}
-	return c.words(texts, next), nil
+	return c.words(texts, c.end), nil
 }
 
 // number reads an integer, or any number where the shape has both.

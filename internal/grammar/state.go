@@ -34,7 +34,7 @@ type State struct {
 // Accepts says whether the text may end here.
 func (s *State) Accepts() bool { return s.accept }
 
-// Free says whether the state is free text, where every token may come.
+// free says whether the state is free text, where every token may come.
 func (s *State) free(nodes []node) bool {
 	for _, p := range s.places {
 		if nodes[p.node].kind == inText {
