@@ -61,8 +61,8 @@ func (m *Machine) tidy() {
 // Start is the state before the first token.
 func (m *Machine) Start() *State { return m.start }
 
-// Mask is the set of tokens that may come next, one bit each; nil if all may.
-// It must not be changed.
+// Mask is the set of tokens that may come next, id i being bit i%32 of word
+// i/32; nil if all may. It must not be changed.
 func (m *Machine) Mask(s *State) []uint32 {
 	m.mu.Lock()
 	defer m.mu.Unlock()

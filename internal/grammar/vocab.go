@@ -98,7 +98,3 @@ func (v *Vocab) grow(b byte, depth int) {
 	v.after = append(v.after, 0)
 	v.first = append(v.first, int32(len(v.ids)))
 }
-
-// Words is the number of words of a mask: one bit for each id, id i being bit
-// i%32 of word i/32.
-func (v *Vocab) Words() int { return v.words }
