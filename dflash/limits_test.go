@@ -197,6 +197,7 @@ func TestRequestErrors(t *testing.T) {
 		"block 17":         {dflash.Request{Text: "a", BlockSize: 17}, dflash.ErrRequest, "block size 17"},
 		"prompt fills up":  {dflash.Request{IDs: long}, dflash.ErrContextLength, "4096"},
 		"prompt overflows": {dflash.Request{IDs: append(long, 1)}, dflash.ErrContextLength, "4097"},
+		"block undrafted":  {dflash.Request{Text: "a", BlockSize: 8, NoDraft: true}, dflash.ErrRequest, "together with NoDraft"},
 		"negative block":   {dflash.Request{Text: "a", BlockSize: -3}, dflash.ErrRequest, "-3"},
 	} {
 		t.Run(name, func(t *testing.T) {

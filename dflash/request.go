@@ -85,7 +85,7 @@ type Request struct {
 	// soon and not use the session.
 	Progress func(done, total int)
 
-	// NoDraft decodes one token at a time.
+	// NoDraft decodes one token at a time. It excludes BlockSize.
 	NoDraft bool
 	// BlockSize is the number of rows of a block for this request, which the
 	// controller then leaves alone. 0: the engine's, as the controller sees fit.
@@ -246,6 +246,9 @@ func (e *Engine) prepare(r *Request, held []int) (*plan, error) {
 		p.limit = min(p.limit, r.MaxTokens)
 	}
 	if r.BlockSize != 0 {
+		if r.NoDraft {
+			return nil, fmt.Errorf("%w: BlockSize is %d, together with NoDraft", ErrRequest, r.BlockSize)
+		}
 		if e.drafter == nil {
 			return nil, fmt.Errorf("%w: BlockSize is %d, but there is no drafter", ErrRequest, r.BlockSize)
 		}

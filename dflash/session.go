@@ -126,8 +126,9 @@ func (e *Engine) Generate(ctx context.Context, r Request, stats *Stats) iter.Seq
 }
 
 // PromptTokens is the number of tokens that the request's prompt has, with
-// Continue of those that are appended. No model work is done; the errors are
-// those that Generate would give for the request.
+// Continue of those that are appended, which it needs: what a session holds is not
+// known here. No model work is done; the errors are those that Generate would give
+// for the request.
 func (e *Engine) PromptTokens(r Request) (int, error) {
 	p, err := e.prepare(&r, nil)
 	if err != nil {
