@@ -151,8 +151,8 @@ type Token struct {
 	Drafted bool
 	// Drafts is the number of drafts that the token's cycle verified: 0 for plain
 	// steps, forced tokens and the first token, which the prompt's pass gives. A
-	// cycle's last token is never a draft; with Drafts it is the target's word
-	// where the drafter was wrong or at its end.
+	// cycle's last token is not a draft, unless the generation ends with it; with
+	// Drafts it is the target's word where the drafter was wrong or at its end.
 	Drafts int
 	// Text is what is new and complete: never half a letter, and nothing that may
 	// still become a stop text, so it may be empty. Control tokens and the token
