@@ -20,8 +20,6 @@ import (
 // goes out: what fails at once is then answered with its own status.
 const headerDelay = 50 * time.Millisecond
 
-var errReader = errors.New("the client does not read")
-
 // output writes a reply in one endpoint's form.
 type output interface {
 	// whole is the answer of a request that does not stream.
@@ -141,9 +139,11 @@ func (c *call) generate(name string, j *job, out output) {
 			}
 			c.take(e.token, j, r, s, out)
 		}
-		if s.err != nil && failure == nil {
-			failure = &apiError{status: statusGone, cause: fmt.Errorf("%w: %w", errReader, s.err)}
-			c.cancel(errReader)
+		// net/http cancels the request where a write fails: the generation may
+		// say so first, but the write is the reason.
+		if s.err != nil && (failure == nil || errors.Is(failure, context.Canceled)) {
+			failure = s.failure()
+			c.cancel(failure)
 		}
 	}
 	if r.finish != "" {
@@ -219,7 +219,7 @@ func (c *call) finish(j *job, r *reply, s *stream, out output, failure error) {
 	out.end(s, r)
 	s.flush()
 	if s.err != nil {
-		c.err = &apiError{status: statusGone, cause: s.err}
+		c.err = s.failure()
 	}
 }
 

@@ -1,7 +1,10 @@
 package openai
 
 import (
+	"errors"
+	"fmt"
 	"net/http"
+	"os"
 	"time"
 )
 
@@ -11,6 +14,18 @@ type stream struct {
 	begun bool
 	dirty bool // something was written since the last flush
 	err   error
+}
+
+// failure says what a write that failed means for the request.
+func (s *stream) failure() *apiError {
+	var known *apiError
+	switch {
+	case errors.As(s.err, &known):
+		return known
+	case errors.Is(s.err, os.ErrDeadlineExceeded):
+		return &apiError{status: statusGone, cause: fmt.Errorf("the client does not read: %w", s.err)}
+	}
+	return &apiError{status: statusGone, cause: fmt.Errorf("the client went away: %w", s.err)}
 }
 
 // begin writes the header and the events before the first token, once.
@@ -42,7 +57,7 @@ func (s *stream) event(name string, v any) {
 	body, err := marshal(v)
 	if err != nil {
 		if s.err == nil {
-			s.err = err
+			s.err = &apiError{status: http.StatusInternalServerError, cause: err}
 		}
 		return
 	}
