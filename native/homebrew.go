@@ -17,6 +17,9 @@ func (a *app) homebrew(ctx context.Context, o options) error {
 	if o.backend != dist.CPU {
 		return fmt.Errorf("backend %s is for Linux: on macOS Homebrew's mlx-c runs on the processor and on Metal", o.backend)
 	}
+	if o.check || o.force {
+		return errors.New("-check and -force are for Linux: on macOS Homebrew installs mlx-c and knows its files; try `brew reinstall mlx-c`")
+	}
 	const advice = "install it with\n\n    brew install mlx-c"
 	brew, err := exec.LookPath("brew")
 	if err != nil {

@@ -72,6 +72,21 @@ type options struct {
 	check, force, dir, abi, quiet bool
 }
 
+// instead lists the flags that were given of those that say what to do. One run
+// does one of these things.
+func (o options) instead() []string {
+	var given []string
+	for _, f := range []struct {
+		name string
+		set  bool
+	}{{"-check", o.check}, {"-force", o.force}, {"-dir", o.dir}, {"-abi", o.abi}} {
+		if f.set {
+			given = append(given, f.name)
+		}
+	}
+	return given
+}
+
 // errInterrupted ends a run that was told to stop; it has status 130.
 var errInterrupted = errors.New("interrupted; nothing was installed")
 
@@ -98,6 +113,10 @@ func (a *app) run(ctx context.Context, args []string) int {
 	}
 	if flags.NArg() > 0 {
 		fmt.Fprintf(a.stderr, "native: unexpected argument %q\n", flags.Arg(0))
+		return 2
+	}
+	if given := o.instead(); len(given) > 1 {
+		fmt.Fprintf(a.stderr, "native: %s exclude each other: give one of them\n", strings.Join(given, " and "))
 		return 2
 	}
 	if _, err := dist.Dir(o.backend); errors.Is(err, dist.ErrUnknownBackend) {

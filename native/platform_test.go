@@ -78,6 +78,11 @@ func TestHomebrew(t *testing.T) {
 	r = w.runOn("darwin", "arm64", "-backend", "cuda13")
 	require.Equal(t, 1, r.status)
 	require.Contains(t, r.stderr, "for Linux")
+	for _, flag := range []string{"-check", "-force"} {
+		r = w.runOn("darwin", "arm64", flag)
+		require.Equal(t, 1, r.status)
+		require.Contains(t, r.stderr, "brew reinstall mlx-c")
+	}
 	require.NoDirExists(t, w.cache)
 }
 
@@ -104,10 +109,13 @@ func TestFlags(t *testing.T) {
 	w := newWorld(t)
 	for args, want := range map[string]string{
 		"-backend vulkan": `unknown backend "vulkan" (known: cpu, cuda13)`, "-nope": "-nope", "extra": `unexpected argument "extra"`,
+		"-check -dir": "-check and -dir exclude each other", "-force -abi -q": "-force and -abi exclude each other",
+		"-abi -dir -check -force": "-check and -force and -dir and -abi",
 	} {
 		r := w.run(strings.Fields(args)...)
 		require.Equal(t, 2, r.status, args)
 		require.Contains(t, r.stderr, want)
+		require.Empty(t, r.stdout, args)
 	}
 	r := w.run("-h")
 	require.Zero(t, r.status)
