@@ -20,7 +20,8 @@ import (
 // the same seed gives the same text with drafts and without (on the CPU bit for
 // bit).
 type Sampling struct {
-	// Temperature divides the scores. Below 1e-4 decoding is greedy.
+	// Temperature divides the scores. Below 1e-4 decoding is greedy, whatever the
+	// other fields say: of tokens that score alike the first is taken.
 	Temperature float64
 	// TopK keeps the k largest scores, and what equals the last of them. 0
 	// keeps all.
@@ -42,8 +43,13 @@ type Sampling struct {
 	Seed uint64
 }
 
-// minTemperature is where a quotient of scores could leave float32.
+// minTemperature bounds what is drawn at. Tokens whose scores differ by 0.002
+// are e^20 apart in probability there; below it a draw would choose among equal
+// scores only.
 const minTemperature = 1e-4
+
+// Greedy says that nothing is drawn: Temperature is below 1e-4.
+func (o Sampling) Greedy() bool { return o.Temperature < minTemperature }
 
 func (o Sampling) check() error {
 	if err := between("Temperature", o.Temperature, 0, 100); err != nil {
@@ -68,7 +74,7 @@ type sampler struct {
 
 // newSampler returns nil for greedy decoding.
 func newSampler(o Sampling) *sampler {
-	if o.Temperature < minTemperature {
+	if o.Greedy() {
 		return nil
 	}
 	for o.Seed == 0 {

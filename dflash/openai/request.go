@@ -36,7 +36,7 @@ func (h *Handler) isModel(name string) bool {
 }
 
 // sampling reads how tokens are drawn. What a request leaves out is the
-// server's default; a temperature of 0 is greedy whatever else there is.
+// server's default; a temperature below 1e-4 is greedy whatever else there is.
 func (h *Handler) sampling(p *params, hottest float64) dflash.Sampling {
 	s := h.backend.Info().Sampling
 	if h.opts.Sampling != nil {

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/godflash/godflash/dflash"
 	"github.com/godflash/godflash/internal/synthetic"
 )
 
@@ -216,6 +217,8 @@ func check(o *options, rest []string, given map[string]bool) error {
 		return usagef("-cycles is %d; at least one is needed", o.cycles)
 	case given["peer-context"] && o.peer == "":
 		return usagef("-peer-context needs -peer")
+	case given["temperature"] && o.temperature != 0 && dflash.Sampling{Temperature: o.temperature}.Greedy():
+		return usagef("-temperature is %g; below 0.0001 the most probable token is taken, which 0 says", o.temperature)
 	case given["seed"] && o.temperature == 0 && o.shape == "":
 		return usagef("-seed needs -temperature: without one the most probable token is taken")
 	case o.temperature > 0 && o.seed == 0:

@@ -69,6 +69,7 @@ func TestWrongUsage(t *testing.T) {
 		"block too long":        {[]string{"-block", "17"}, "17"},
 		"bits":                  {[]string{"-draft-bits", "3"}, "3"},
 		"temperature":           {[]string{"-temperature", "-1"}, "-temperature is -1"},
+		"next to nothing":       {[]string{"-temperature", "1e-5"}, "below 0.0001"},
 		"seed alone":            {[]string{"-seed", "3"}, "-seed needs -temperature"},
 		"seed of nothing":       {[]string{"-temperature", "1", "-seed", "0"}, "-seed is 0"},
 		"peer draws":            {[]string{"-temperature", "1", "-peer", "python3"}, "-peer and -temperature"},

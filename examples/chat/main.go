@@ -94,8 +94,8 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 		return nil, fmt.Errorf("%w: -no-draft and -draft exclude each other", errUsage)
 	case o.request.MaxTokens < 0:
 		return nil, fmt.Errorf("%w: -max-tokens is %d", errUsage, o.request.MaxTokens)
-	case needless != "" && sampling.Temperature == 0:
-		return nil, fmt.Errorf("%w: -%s needs -temperature: without one the most probable token is taken", errUsage, needless)
+	case needless != "" && sampling.Greedy():
+		return nil, fmt.Errorf("%w: -%s needs -temperature, of 0.0001 at least: without one the most probable token is taken", errUsage, needless)
 	}
 	if o.request.Thinking, err = parseSwitch(*think); err != nil {
 		return nil, fmt.Errorf("%w: -think: %w", errUsage, err)

@@ -55,6 +55,7 @@ func TestWrongUsage(t *testing.T) {
 		"draft and no draft": {[]string{"-model", "x", "-draft", "y", "-no-draft"}, "exclude"},
 		"budget":             {[]string{"-model", "x", "-max-tokens", "-1"}, "-max-tokens is -1"},
 		"nothing is drawn":   {[]string{"-model", "x", "-seed", "4"}, "-seed needs -temperature"},
+		"next to nothing":    {[]string{"-model", "x", "-temperature", "1e-5", "-top-k", "4"}, "-top-k needs -temperature"},
 		"think":              {[]string{"-model", "x", "-think", "maybe"}, `"maybe" is neither`},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/godflash/godflash/dflash"
 	"github.com/godflash/godflash/internal/fixture"
+	"github.com/godflash/godflash/internal/grammar"
 	"github.com/godflash/godflash/internal/readfile"
 )
 
@@ -145,6 +146,9 @@ func parse(ctx context.Context, args []string, stdin io.Reader, stderr io.Writer
 		if err != nil {
 			return nil, usagef("-schema: %w", err)
 		}
+		if _, err := grammar.Compile(grammar.Reply{Schema: text}); err != nil {
+			return nil, usagef("-schema: %s: %w", schema, err)
+		}
 		o.request.Format = &dflash.Format{Schema: text}
 	}
 	demo := !given["model"]
@@ -192,22 +196,27 @@ func check(o *options, rest []string, given map[string]bool, raw bool) error {
 		}
 	}
 	for _, name := range []string{"top-k", "top-p", "min-p", "seed", "rejection"} {
-		if given[name] && o.request.Sampling.Temperature == 0 {
-			return usagef("-%s needs -temperature: without one the most probable token is taken", name)
+		if given[name] && o.request.Sampling.Greedy() {
+			return usagef("-%s needs -temperature, of 0.0001 at least: without one the most probable token is taken", name)
 		}
 	}
-	sampling := o.request.Sampling
+	sampling, penalties := o.request.Sampling, o.request.Penalties
 	for _, r := range []struct {
-		name  string
-		value float64
-		most  float64
-	}{{"temperature", sampling.Temperature, 100}, {"top-p", sampling.TopP, 1}, {"min-p", sampling.MinP, 1}, {"top-k", float64(sampling.TopK), math.MaxInt32}} {
-		if !(r.value >= 0 && r.value <= r.most) {
-			return usagef("-%s is %g; it lies between 0 and %.10g", r.name, r.value, r.most)
+		name               string
+		value, least, most float64
+	}{
+		{"temperature", sampling.Temperature, 0, 100},
+		{"top-p", sampling.TopP, 0, 1},
+		{"min-p", sampling.MinP, 0, 1},
+		{"top-k", float64(sampling.TopK), 0, math.MaxInt32},
+		{"repetition-penalty", penalties.Repetition, 0.1, 10}, // 1 changes nothing
+		{"frequency-penalty", penalties.Frequency, -2, 2},
+		{"presence-penalty", penalties.Presence, -2, 2},
+		{"logprobs", float64(o.request.TopLogProbs), 0, dflash.MaxTopLogProbs},
+	} {
+		if !(r.value >= r.least && r.value <= r.most) { // NaN neither
+			return usagef("-%s is %g; it lies between %g and %.10g", r.name, r.value, r.least, r.most)
 		}
-	}
-	if given["repetition-penalty"] && o.request.Penalties.Repetition == 0 {
-		return usagef("-repetition-penalty is 0, which scores cannot be divided by; 1 changes nothing")
 	}
 	if given["logprobs"] && !o.json {
 		return usagef("-logprobs needs -json")
@@ -245,6 +254,9 @@ func addBias(r *dflash.Request, s string) error {
 	value, err := strconv.ParseFloat(strings.TrimSpace(right), 64)
 	if err != nil {
 		return fmt.Errorf("%q is no number", right)
+	}
+	if !(value >= -100 && value <= 100) { // NaN neither
+		return fmt.Errorf("the bias is %g; it lies between -100 and 100", value)
 	}
 	if _, again := r.LogitBias[id]; again {
 		return fmt.Errorf("token id %d has a bias already", id)

@@ -39,16 +39,22 @@ func TestSamplingFlags(t *testing.T) {
 		{"-logit-bias", "x=1"},
 		{"-logit-bias", "5=much"},
 		{"-logit-bias", "5=101"},
-		{"-logit-bias", "4096=1"},
+		{"-logit-bias", "5=NaN"},
+		{"-repetition-penalty", "0.05"},
+		{"-temperature", "0.00005", "-top-k", "5"},
 		{"-logit-bias", "5=1", "-logit-bias", "5=2"},
 		{"-logprobs", "2"},
 		{"-json", "-logprobs", "21"},
 		{"-json", "-logprobs", "-1"},
 	} {
-		out := runArgs(t, append(wrong, "-prompt", "x")...)
+		// Said before the model is looked for: there is none.
+		out := runArgs(t, append(wrong, "-prompt", "x", "-model", t.TempDir())...)
 		require.Equal(t, 2, out.status, wrong)
 		require.Empty(t, out.stdout)
+		require.Contains(t, out.stderr, strings.TrimPrefix(wrong[len(wrong)-2+len(wrong)%2], "-"), "the flag is named")
 	}
+	// What needs the model's vocabulary.
+	require.Equal(t, 2, runArgs(t, "-logit-bias", "4096=1", "-prompt", "x").status)
 }
 
 // Penalties and biases change the text, the same with drafts and without.

@@ -10,8 +10,7 @@ import (
 )
 
 // The text is held to the schema, with drafts and without; a schema that cannot
-// be read is wrong usage, one that is not supported a failure that names the
-// keyword.
+// be read or is not supported is wrong usage, which names the keyword.
 func TestSchemaFlag(t *testing.T) {
 	write := func(text string) string {
 		file := filepath.Join(t.TempDir(), "schema.json")
@@ -41,7 +40,7 @@ func TestSchemaFlag(t *testing.T) {
 		{2, "no such file", []string{"-schema", filepath.Join(t.TempDir(), "none.json")}},
 		{2, "exclude each other", []string{"-schema", ok, "-json-object"}},
 		{2, "bad schema", []string{"-schema", write(`{"type":`)}},
-		{1, `at "#/items/not": the keyword not`, []string{"-schema", write(`{"items":{"not":{}}}`)}},
+		{2, `at "#/items/not": the keyword not`, []string{"-schema", write(`{"items":{"not":{}}}`)}},
 	} {
 		out := runArgs(t, append(c.args, "-prompt", "x")...)
 		require.Equal(t, c.status, out.status, out.stderr)

@@ -36,6 +36,9 @@ type options struct {
 	level  slog.Level
 }
 
+// maxBody is the largest -max-body, in MiB: a request lies in memory whole.
+const maxBody = 1 << 20
+
 // parse reads the command line. Its errors wrap errUsage, or are flag.ErrHelp
 // after -h.
 func parse(args []string, stderr io.Writer) (*options, error) {
@@ -77,6 +80,9 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	given := map[string]bool{}
 	flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
 	o.api.Aliases, o.api.Origins = list(aliases), list(cors)
+	if body < 1 || body > maxBody {
+		return nil, usagef("-max-body is %d; it lies between 1 and %d", body, maxBody)
+	}
 	o.api.MaxBody = body << 20
 	if err := o.check(flags.Args(), given); err != nil {
 		return nil, err
@@ -110,7 +116,6 @@ func (o *options) check(rest []string, given map[string]bool) error {
 		{"max-queue", int64(o.api.MaxQueue), 0},
 		{"max-tokens", int64(o.api.MaxTokens), 0},
 		{"max-prompt-tokens", int64(o.api.MaxPromptTokens), 0},
-		{"max-body", o.api.MaxBody >> 20, 1},
 	} {
 		if n.value < n.least {
 			return usagef("-%s is %d; it is %d at least", n.name, n.value, n.least)
