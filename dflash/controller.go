@@ -26,8 +26,7 @@ func (f fixedRows) Record(int, int, time.Duration) {}
 // workload is what the cost of a cycle and the acceptance of drafts depend on
 // besides the text: an engine has a controller for each.
 type workload struct {
-	temperature int // class, 0 for greedy
-	rejection   bool
+	temperature int  // class, 0 for greedy
 	scored      bool // penalties, bias, log probabilities
 	constrained bool
 }
@@ -35,12 +34,11 @@ type workload struct {
 func (p *plan) workload() workload {
 	o := p.scoring
 	w := workload{
-		rejection:   o.Sampling.Rejection,
 		scored:      o.Penalties != Penalties{} || len(o.LogitBias)+len(o.BannedIDs) > 0 || o.LogProbs || o.TopLogProbs > 0,
 		constrained: p.constraint != nil,
 	}
 	switch t := o.Sampling.Temperature; {
-	case t < minTemperature:
+	case o.Sampling.Greedy():
 	case t <= 0.5:
 		w.temperature = 1
 	case t <= 0.9:

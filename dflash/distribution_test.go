@@ -235,11 +235,19 @@ func TestRejectionLimits(t *testing.T) {
 	r.Sampling.Rejection = true
 	ids, _ := run(t, s, r)
 	require.Equal(t, plain, ids)
+	for _, greedy := range []float64{0, 5e-5} { // nothing is drawn, so the controller may choose
+		fixed, err := e.FixesRows(dflash.Request{IDs: ref.Prompt, Sampling: dflash.Sampling{Temperature: greedy, Rejection: true}})
+		require.NoError(t, err)
+		require.False(t, fixed)
+	}
+	fixed, err := e.FixesRows(dflash.Request{IDs: ref.Prompt, Sampling: dflash.Sampling{Temperature: 2e-4, Rejection: true}})
+	require.NoError(t, err)
+	require.True(t, fixed)
 	for _, sampling := range []dflash.Sampling{{}, {Temperature: 1, TopK: 1}, {Temperature: 2e-4}, {Temperature: 1, TopP: 1e-9}} {
 		sampling.Rejection = true
 		for _, pipelined := range []bool{false, true} {
 			s.SetPipelined(pipelined)
-			ids, _ := run(t, s, dflash.Request{IDs: ref.Prompt, MaxTokens: 30, Sampling: sampling})
+			ids, _ := run(t, s, dflash.Request{IDs: ref.Prompt, MaxTokens: 30, Sampling: sampling, BlockSize: 16})
 			require.Equal(t, ref.Greedy[:30], ids)
 			require.Positive(t, s.Stats().Accepted)
 		}

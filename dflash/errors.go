@@ -23,7 +23,7 @@ var (
 	// ErrEmptyPrompt: there is not one token to start from.
 	ErrEmptyPrompt = errors.New("empty prompt")
 	// ErrNonFinite: the model computed NaN or infinite scores. The text names the
-	// first layer that did.
+	// first layer that did, as far as running the tokens again shows it.
 	ErrNonFinite = errors.New("the model's scores are not finite")
 	// ErrRequest: a field of the request is out of range or contradicts another.
 	ErrRequest = errors.New("bad request")

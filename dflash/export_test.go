@@ -37,6 +37,15 @@ func (s *Session) Decoder() *Decoder { return s.decoder }
 // PromptIDs are the ids that a request starts from.
 func (e *Engine) PromptIDs(r *Request) ([]int, error) { return e.promptIDs(r) }
 
+// FixesRows says whether the controller has no say in a request's blocks.
+func (e *Engine) FixesRows(r Request) (bool, error) {
+	p, err := e.prepare(&r, nil)
+	if err != nil {
+		return false, err
+	}
+	return p.fixed, nil
+}
+
 // Shape is what a sampler makes of logits [T, vocab].
 func Shape(s *mlx.Scope, o Sampling, logits mlx.Array) mlx.Array {
 	return newSampler(o).shape(s, logits)

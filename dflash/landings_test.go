@@ -26,17 +26,17 @@ func TestLandings(t *testing.T) {
 func TestWorkload(t *testing.T) {
 	kinds := map[workload]string{}
 	for name, p := range map[string]plan{
-		"greedy":   {},
-		"cold":     {scoring: scoring{Sampling: Sampling{Temperature: 0.3}}},
-		"warm":     {scoring: scoring{Sampling: Sampling{Temperature: 0.7}}},
-		"hot":      {scoring: scoring{Sampling: Sampling{Temperature: 1}}},
-		"rejected": {scoring: scoring{Sampling: Sampling{Temperature: 1, Rejection: true}}},
-		"scored":   {scoring: scoring{LogProbs: true}},
-		"banned":   {scoring: scoring{BannedIDs: []int{1}}},
+		"greedy": {},
+		"frozen": {scoring: scoring{Sampling: Sampling{Temperature: 0.00005}}},
+		"cold":   {scoring: scoring{Sampling: Sampling{Temperature: 0.3}}},
+		"warm":   {scoring: scoring{Sampling: Sampling{Temperature: 0.7}}},
+		"hot":    {scoring: scoring{Sampling: Sampling{Temperature: 1}}},
+		"scored": {scoring: scoring{LogProbs: true}},
+		"banned": {scoring: scoring{BannedIDs: []int{1}}},
 	} {
 		kinds[p.workload()] += name + " "
 	}
-	require.Len(t, kinds, 6, "%v", kinds)
+	require.Len(t, kinds, 5, "%v", kinds)
 	same := plan{scoring: scoring{Sampling: Sampling{Temperature: 0.9, Seed: 4, TopP: 0.9}}}
 	require.Equal(t, "warm ", kinds[same.workload()])
 }

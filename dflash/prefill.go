@@ -98,7 +98,6 @@ func (d *Decoder) prefillChunk(s *mlx.Scope, ids []int, last bool, instead []int
 	if err := d.commitRows(s, taps, len(ids)); err != nil {
 		return err
 	}
-	d.past.rows = append(d.past.rows, ids...)
 	results := d.state()
 	if last {
 		results = append(results, first)
@@ -118,6 +117,7 @@ func (d *Decoder) prefillChunk(s *mlx.Scope, ids []int, last bool, instead []int
 		}
 		d.anchor, d.anchorProbs = o.tokens[0], o.probs
 	}
+	d.past.rows = append(d.past.rows, ids...)
 	if !last || len(ids) >= DefaultPrefillChunk {
 		return d.lib.ClearCache(context.Background())
 	}

@@ -241,7 +241,7 @@ func (e *Engine) prepare(r *Request, held []int) (*plan, error) {
 		return nil, err
 	}
 	p := &plan{scoring: scoring, ids: ids, border: e.border(ids), stop: map[int]bool{}, limit: context - len(ids), rows: e.info.BlockSize}
-	p.fixed = r.Sampling.Rejection // a controller's choices depend on time, and the text on them
+	p.fixed = r.Sampling.Rejection && !r.Sampling.Greedy() // a controller's choices depend on time, and the text on them
 	if r.MaxTokens > 0 {
 		p.limit = min(p.limit, r.MaxTokens)
 	}

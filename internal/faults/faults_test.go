@@ -129,6 +129,11 @@ var planted = []fault{
 		"./dflash", "TestNoLeak",
 	},
 	{
+		"rows before a block are not searched for NaN", "dflash/nonfinite.go",
+		"where == \"\" && len(before) > 0", "where == \"\" && len(before) < 0",
+		"./dflash", "TestNonFiniteBefore",
+	},
+	{
 		"special tokens in a message count", "dflash/request.go",
 		"if segment.Literal {", "if false {",
 		"./dflash", "TestControlTokensInMessages",

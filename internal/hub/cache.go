@@ -154,7 +154,7 @@ func (c *Client) notCached(r Repo, flaw string) error {
 	if r.Revision != "" {
 		command += " --revision " + r.Revision
 	}
-	return fmt.Errorf("%s is %w: looked in %s: %s; this gets it: %s, or opening it with downloads allowed (-download)", r, ErrNotCached, c.opts.Cache, flaw, command)
+	return fmt.Errorf("%s is %w: looked in %s: %s; this gets it: %s, or opening it with downloads allowed (Options.Download; -download of the programs)", r, ErrNotCached, c.opts.Cache, flaw, command)
 }
 
 // List is every model and every snapshot in the cache that Cached would accept

@@ -99,7 +99,7 @@ func TestNames(t *testing.T) {
 		{"~/nowhere", resolve.ErrNoModel, home},
 		{"a/b/c", resolve.ErrNoModel, "no such file"},
 		{"a/b--c", hub.ErrName, "no folder"},
-		{"Qwen/Qwen3.5-9B", hub.ErrNotCached, "hf download Qwen/Qwen3.5-9B"},
+		{"Qwen/Qwen3.5-9B", hub.ErrNotCached, "hf download Qwen/Qwen3.5-9B, or opening it with downloads allowed (Options.Download; -download of the programs)"},
 		{"Qwen/Qwen3.5-4B@" + commit2, hub.ErrNotCached, commit2},
 		{"Qwen3.5-4B@" + commit2, hub.ErrNotCached, commit2},
 		{"twin", resolve.ErrNoModel, "a/twin, b/twin"},
