@@ -3,7 +3,9 @@ package dflash_test
 import (
 	"encoding/json"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -50,6 +52,57 @@ func TestChatIDs(t *testing.T) {
 			require.Equal(t, c.IDs, tok.Encode(text), "%s: %s", pair, c.Note)
 		}
 		require.Greater(t, n, 30)
+	}
+}
+
+// A prompt that cannot fit is not encoded to its end; one that is a little too
+// long is, and counted.
+func TestPromptTooLong(t *testing.T) {
+	e := open(t, "tiny-qwen3", dflash.Options{})
+	words := func(n int) string { return strings.Repeat(" the", n) }
+	for name, r := range map[string]dflash.Request{
+		"text":     {Text: words(2 << 20)},
+		"one word": {Text: strings.Repeat("a", 8<<20)},
+		"message":  {Prompt: words(2 << 20)},
+		"messages": {Messages: []chat.Message{{Role: "user", Content: words(5000)}, {Role: "assistant", Content: words(5000)}, {Role: "user", Content: strings.Repeat("a", 8<<20)}}},
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := e.PromptTokens(r)
+		runtime.ReadMemStats(&after)
+		require.ErrorIs(t, err, dflash.ErrContextLength, name)
+		require.ErrorContains(t, err, "more than 8192 tokens, the model 4096 positions")
+		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(64<<20), name) // templates copy their text
+	}
+	one, err := e.PromptTokens(dflash.Request{Text: words(1)})
+	require.NoError(t, err)
+	require.Equal(t, 1, one)
+	_, err = e.PromptTokens(dflash.Request{Text: words(8192)})
+	require.ErrorIs(t, err, dflash.ErrContextLength)
+	require.ErrorContains(t, err, "8192 tokens")
+	n, err := e.PromptTokens(dflash.Request{Text: words(4095)})
+	require.NoError(t, err)
+	require.Equal(t, 4095, n)
+}
+
+// Bytes that are no UTF-8 are U+FFFD, in every form that a prompt has.
+func TestPromptNotUTF8(t *testing.T) {
+	e := open(t, "tiny-qwen3", dflash.Options{})
+	const bad, good = "a\xffb\xe4\xb8c\xc3", "a\uFFFDb\uFFFDc\uFFFD"
+	for _, form := range []func(text string) dflash.Request{
+		func(text string) dflash.Request { return dflash.Request{Text: text} },
+		func(text string) dflash.Request { return dflash.Request{Prompt: text, System: text} },
+		func(text string) dflash.Request {
+			return dflash.Request{Messages: []chat.Message{{Role: "user", Content: text}, {Role: "assistant", Content: text}, {Role: "user", Content: text}}}
+		},
+	} {
+		r := form(bad)
+		got, err := e.PromptIDs(&r)
+		require.NoError(t, err)
+		r = form(good)
+		want, err := e.PromptIDs(&r)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
 	}
 }
 

@@ -14,7 +14,8 @@ import (
 //
 // In Prompt, System, Messages and Tools the model's special tokens (such as
 // <|im_end|>) are ordinary text: whoever writes a message cannot end his turn
-// and begin another's. In Text they are what they spell.
+// and begin another's. In Text they are what they spell. Bytes that are not UTF-8
+// count as U+FFFD, one for each maximal bad part.
 type Request struct {
 	// Prompt is a user's turn, rendered by the model's chat template.
 	Prompt string
@@ -343,7 +344,11 @@ func (e *Engine) promptIDs(r *Request) ([]int, error) {
 	case r.IDs != nil:
 		return r.IDs, nil
 	case r.Text != "":
-		return e.tok.Encode(r.Text), nil
+		ids, ok := e.tok.EncodeUpTo(r.Text, e.mostTokens())
+		if !ok {
+			return nil, e.tooLong()
+		}
+		return ids, nil
 	case e.template == nil:
 		return nil, fmt.Errorf("%w: use Text for a model without a chat template: %w", ErrRequest, e.noChat)
 	}
@@ -370,11 +375,23 @@ func (e *Engine) messageIDs(messages []chat.Message, o *chat.Options) ([]int, er
 	}
 	var ids []int
 	for _, segment := range segments {
+		encode := e.tok.EncodeUpTo
 		if segment.Literal {
-			ids = append(ids, e.tok.EncodeOrdinary(segment.Text)...)
-		} else {
-			ids = append(ids, e.tok.Encode(segment.Text)...)
+			encode = e.tok.EncodeOrdinaryUpTo
 		}
+		more, ok := encode(segment.Text, e.mostTokens()-len(ids))
+		if !ok {
+			return nil, e.tooLong()
+		}
+		ids = append(ids, more...)
 	}
 	return ids, nil
+}
+
+// mostTokens is where counting a prompt's tokens ends. Up to there an error tells
+// how many they are.
+func (e *Engine) mostTokens() int { return 2 * e.info.ContextLength }
+
+func (e *Engine) tooLong() error {
+	return fmt.Errorf("%w: the prompt has more than %d tokens, the model %d positions and one must be left", ErrContextLength, e.mostTokens(), e.info.ContextLength)
 }

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/godflash/godflash/dflash"
 	"github.com/godflash/godflash/internal/fixture"
@@ -85,6 +86,9 @@ func parse(ctx context.Context, args []string, stdin io.Reader, stderr io.Writer
 	flags.Func("stop", "end before this `text`, wherever it is written; may be given several times", func(s string) error {
 		if s == "" {
 			return errors.New("the text is empty")
+		}
+		if at := notUTF8(s); at >= 0 {
+			return fmt.Errorf("it is not UTF-8: byte %d is %#02x", at, s[at])
 		}
 		o.request.Stop = append(o.request.Stop, s)
 		return nil
@@ -176,6 +180,12 @@ func parse(ctx context.Context, args []string, stdin io.Reader, stderr io.Writer
 	}
 	if prompt == "" {
 		return nil, usagef("the prompt is empty")
+	}
+	if at := notUTF8(prompt); at >= 0 {
+		return nil, usagef("the prompt is not UTF-8: byte %d is %#02x", at, prompt[at])
+	}
+	if at := notUTF8(o.request.System); at >= 0 {
+		return nil, usagef("-system is not UTF-8: byte %d is %#02x", at, o.request.System[at])
 	}
 	if raw {
 		o.request.Text = prompt
@@ -281,6 +291,20 @@ func parseIDs(s string) ([]int, error) {
 		ids = append(ids, id)
 	}
 	return ids, nil
+}
+
+// notUTF8 is the place of the first byte of s that is no part of a character, -1
+// for none. The library takes such bytes for U+FFFD; a file in another encoding
+// is better refused.
+func notUTF8(s string) int {
+	for i, r := range s {
+		if r == utf8.RuneError {
+			if _, size := utf8.DecodeRuneInString(s[i:]); size == 1 {
+				return i
+			}
+		}
+	}
+	return -1
 }
 
 // maxPrompt is more than any context holds.

@@ -2,6 +2,7 @@ package tokenizer_test
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -234,6 +235,44 @@ func TestMergeWork(t *testing.T) {
 		}
 	}
 	require.Positive(t, tokenizer.MergeSteps(tok, "return"))
+}
+
+// A limit cuts the ids and changes nothing else; a text that is far longer than
+// it is hardly read.
+func TestEncodeUpTo(t *testing.T) {
+	d := tinyDefinition(t)
+	d.add(4042, "e\u0301x", "normalized")
+	tok := d.load(t)
+	for _, text := range []string{
+		"", "a", "<think>", "<|im_start|>user\nHello, world!<|im_end|>\n", "e\u0301x and \u00e9x", "func main() {\n\tfmt.Println(1, 22, 333)\n}\n",
+		strings.Repeat("ab", 60), strings.Repeat(" ", 300), "\xff<think>\xff", strings.Repeat("<think>", 5), strings.Repeat("\u03b1\u0313\u0301\u0345", 20),
+	} {
+		for name, encode := range map[string]struct {
+			whole func(string) []int
+			upTo  func(string, int) ([]int, bool)
+		}{"Encode": {tok.Encode, tok.EncodeUpTo}, "EncodeOrdinary": {tok.EncodeOrdinary, tok.EncodeOrdinaryUpTo}} {
+			want := encode.whole(text)
+			for limit := range len(want) + 3 {
+				ids, ok := encode.upTo(text, limit)
+				require.Equal(t, len(want) <= limit, ok, "%s of %q up to %d", name, text, limit)
+				if ok {
+					require.Equal(t, want, ids)
+				} else {
+					require.LessOrEqual(t, len(ids), limit)
+					require.Equal(t, want[:len(ids)], ids)
+				}
+			}
+		}
+	}
+
+	for name, text := range map[string]string{"one word": strings.Repeat("a", 8<<20), "words": strings.Repeat("word ", 2<<20), "tags": strings.Repeat("<think>", 1<<20)} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, ok := tok.EncodeUpTo(text, 1000)
+		runtime.ReadMemStats(&after)
+		require.False(t, ok)
+		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(1<<20), name)
+	}
 }
 
 func TestConcurrentUse(t *testing.T) {

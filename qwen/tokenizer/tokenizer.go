@@ -2,6 +2,7 @@ package tokenizer
 
 import (
 	"fmt"
+	"math"
 	"strings"
 )
 
@@ -41,20 +42,26 @@ type token struct {
 // Text from outside should not be able to close its own turn: see
 // [Tokenizer.EncodeOrdinary].
 func (t *Tokenizer) Encode(text string) []int {
+	ids, _ := t.EncodeUpTo(text, math.MaxInt)
+	return ids
+}
+
+// EncodeUpTo is Encode for a text that may have limit tokens: ok says that it has
+// no more. If it has, which is found without encoding all of it, ids are those
+// of a beginning.
+func (t *Tokenizer) EncodeUpTo(text string, limit int) (ids []int, ok bool) {
 	text = toValidAll(text)
-	e := t.encoder(len(text))
+	e := t.encoder(len(text), limit)
 	defer e.close()
-	for from := 0; from < len(text); {
+	for from := 0; from < len(text) && !e.over; {
 		start, end, id := t.rawMatcher.find(text, from)
 		if start > from {
 			e.segment(text[from:start])
 		}
-		if id >= 0 {
-			e.ids = append(e.ids, int(id))
-		}
+		e.add(id)
 		from = end
 	}
-	return e.ids
+	return e.ids, !e.over
 }
 
 // EncodeOrdinary gives the ids of a text in which no added token is recognised:
@@ -62,24 +69,43 @@ func (t *Tokenizer) Encode(text string) []int {
 // content, which must not be able to speak with the voice of the template. No id
 // it gives is special.
 func (t *Tokenizer) EncodeOrdinary(text string) []int {
+	ids, _ := t.EncodeOrdinaryUpTo(text, math.MaxInt)
+	return ids
+}
+
+// EncodeOrdinaryUpTo is to EncodeOrdinary what EncodeUpTo is to Encode.
+func (t *Tokenizer) EncodeOrdinaryUpTo(text string, limit int) (ids []int, ok bool) {
 	text = toValidAll(text)
-	e := t.encoder(len(text))
+	e := t.encoder(len(text), limit)
 	defer e.close()
 	if t.normalize {
 		text = nfc(text)
 	}
 	e.ordinary(text)
-	return e.ids
+	return e.ids, !e.over
 }
 
 type encoder struct {
 	*Tokenizer
 	merger *merger
 	ids    []int
+	limit  int  // of ids
+	over   bool // the text has more
 }
 
-func (t *Tokenizer) encoder(size int) *encoder {
-	return &encoder{t, t.bpe.merger(), make([]int, 0, size/3+1)}
+func (t *Tokenizer) encoder(size, limit int) *encoder {
+	return &encoder{Tokenizer: t, merger: t.bpe.merger(), ids: make([]int, 0, min(size/3, max(limit, 0))+1), limit: limit}
+}
+
+// add takes an added token, or nothing where id is -1.
+func (e *encoder) add(id int32) {
+	switch {
+	case id < 0 || e.over:
+	case len(e.ids) >= e.limit:
+		e.over = true
+	default:
+		e.ids = append(e.ids, int(id))
+	}
 }
 
 func (e *encoder) close() { e.bpe.release(e.merger) }
@@ -93,21 +119,28 @@ func (e *encoder) segment(text string) {
 		e.ordinary(text)
 		return
 	}
-	for from := 0; from < len(text); {
+	for from := 0; from < len(text) && !e.over; {
 		start, end, id := e.normalizedMatcher.find(text, from)
 		e.ordinary(text[from:start])
-		if id >= 0 {
-			e.ids = append(e.ids, int(id))
-		}
+		e.add(id)
 		from = end
 	}
 }
 
-// ordinary encodes normalized text without added tokens.
+// ordinary encodes normalized text without added tokens. Since no token is
+// longer than the longest, a long piece can be over the limit before it is
+// merged.
 func (e *encoder) ordinary(text string) {
-	for text != "" {
+	for text != "" && !e.over {
 		n := e.split.next(text)
+		if left := e.limit - len(e.ids); n > e.bpe.longest && (n-1)/e.bpe.longest >= left {
+			e.over = true
+			return
+		}
 		e.ids = e.bpe.append(e.ids, text[:n], e.merger)
+		if len(e.ids) > e.limit {
+			e.ids, e.over = e.ids[:e.limit], true
+		}
 		text = text[n:]
 	}
 }
