@@ -243,6 +243,22 @@ func TestEncodeUpTo(t *testing.T) {
 	d := tinyDefinition(t)
 	d.add(4042, "e\u0301x", "normalized")
 	tok := d.load(t)
+
+	// A piece of blanks that is made of the longest token.
+	half := strings.Repeat("\u0120", 16)
+	d = tinyDefinition(t)
+	d["added_tokens"] = []any{}
+	d.at("model", "vocab")[half+half] = 4032
+	d.at("model")["merges"] = append(slices.Clone(d.at("model")["merges"].([]any)), half+" "+half)
+	blanks := d.load(t)
+	for limit := range 6 {
+		ids, ok := blanks.EncodeUpTo(strings.Repeat(" ", 96), limit)
+		require.Equal(t, limit >= 3, ok, limit)
+		if ok {
+			require.Equal(t, []int{4032, 4032, 4032}, ids)
+		}
+	}
+
 	for _, text := range []string{
 		"", "a", "<think>", "<|im_start|>user\nHello, world!<|im_end|>\n", "e\u0301x and \u00e9x", "func main() {\n\tfmt.Println(1, 22, 333)\n}\n",
 		strings.Repeat("ab", 60), strings.Repeat(" ", 300), "\xff<think>\xff", strings.Repeat("<think>", 5), strings.Repeat("\u03b1\u0313\u0301\u0345", 20),
