@@ -10,6 +10,7 @@ import (
 
 	"github.com/godflash/godflash/internal/controller"
 	"github.com/godflash/godflash/internal/resolve"
+	"github.com/godflash/godflash/internal/safetensors"
 	"github.com/godflash/godflash/mlx"
 	"github.com/godflash/godflash/qwen"
 	"github.com/godflash/godflash/qwen/chat"
@@ -179,14 +180,14 @@ func Open(ctx context.Context, model string, o *Options) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg, err := e.check(&found)
+	cfg, draft, err := e.check(&found)
 	if err != nil {
 		return nil, err
 	}
 	if err := e.loadText(found.Target.Dir, cfg); err != nil {
 		return nil, err
 	}
-	if err := e.loadModels(ctx, &found, cfg); err != nil {
+	if err := e.loadModels(ctx, &found, cfg, draft); err != nil {
 		e.Close()
 		return nil, err
 	}
@@ -197,40 +198,42 @@ func Open(ctx context.Context, model string, o *Options) (*Engine, error) {
 	return e, nil
 }
 
-// check compares everything that can be compared without weights. A drafter
-// that nobody asked for and that does not fit is left out.
-func (e *Engine) check(f *resolve.Found) (*qwen.Config, error) {
+// check compares everything that can be compared without weights, and gives the
+// target's configuration and the drafter's headers, nil without a drafter. A
+// drafter that nobody asked for and that does not fit is left out.
+func (e *Engine) check(f *resolve.Found) (*qwen.Config, *safetensors.Checkpoint, error) {
 	cfg, err := qwen.ReadConfig(f.Target.Dir)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if f.Draft.Dir != "" {
-		err := e.checkDraft(f, cfg)
+		draft, err := e.checkDraft(f, cfg)
 		if err == nil || f.Asked {
-			return cfg, err
+			return cfg, draft, err
 		}
 		e.opts.Logger.Warn("decoding without a drafter", "model", f.Target.Dir, "drafter", f.Draft.Dir, "why", f.Why, "error", err)
 		f.Draft, f.Why = resolve.Place{}, fmt.Sprintf("%s, but it cannot be used: %v", f.Why, err)
 	}
 	if e.opts.BlockSize != 0 {
-		return nil, fmt.Errorf("%w: BlockSize is %d, but there is no drafter: %s", ErrRequest, e.opts.BlockSize, f.Why)
+		return nil, nil, fmt.Errorf("%w: BlockSize is %d, but there is no drafter: %s", ErrRequest, e.opts.BlockSize, f.Why)
 	}
-	return cfg, nil
+	return cfg, nil, nil
 }
 
-func (e *Engine) checkDraft(f *resolve.Found, cfg *qwen.Config) error {
+func (e *Engine) checkDraft(f *resolve.Found, cfg *qwen.Config) (*safetensors.Checkpoint, error) {
 	draft := f.Draft.Dir
 	dc, err := ReadDraftConfig(draft)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := dc.CheckPair(qwenInfo(cfg)); err != nil {
-		return fmt.Errorf("%s and %s: %w", draft, f.Target.Dir, err)
+		return nil, fmt.Errorf("%s and %s: %w", draft, f.Target.Dir, err)
 	}
-	if _, err := openDraft(draft, dc); err != nil {
-		return err
+	ck, err := openDraft(draft, dc)
+	if err != nil {
+		return nil, err
 	}
-	return checkBlock(e.opts.BlockSize, dc.BlockSize)
+	return ck, checkBlock(e.opts.BlockSize, dc.BlockSize)
 }
 
 // checkBlock checks a block length that somebody asked for; 0 is the default.
@@ -265,7 +268,7 @@ func (e *Engine) loadText(dir string, cfg *qwen.Config) error {
 	return err
 }
 
-func (e *Engine) loadModels(ctx context.Context, f *resolve.Found, cfg *qwen.Config) error {
+func (e *Engine) loadModels(ctx context.Context, f *resolve.Found, cfg *qwen.Config, draft *safetensors.Checkpoint) error {
 	e.lib = e.opts.Library
 	if e.lib == nil {
 		lib, err := mlx.Open(e.opts.MLX)
@@ -275,10 +278,11 @@ func (e *Engine) loadModels(ctx context.Context, f *resolve.Found, cfg *qwen.Con
 		e.lib, e.ownLib = lib, true
 	}
 	bits := e.draftBits(cfg)
-	reserve, err := e.draftReserve(f, bits)
-	if err != nil {
-		return err
+	var reserve int64 // for the drafter, so that the pair is refused before the larger half of it is read
+	if draft != nil {
+		reserve = draftMemory(draft, e.lib, bits)
 	}
+	var err error
 	e.model, err = qwen.Load(ctx, e.lib, f.Target.Dir, &qwen.LoadOptions{Reserve: reserve, IgnoreMemory: e.opts.IgnoreMemory, Logger: e.opts.Logger, Progress: e.progress(false)})
 	if err != nil {
 		return err
@@ -306,23 +310,6 @@ func (e *Engine) progress(drafter bool) func(done, total int64) {
 		return nil
 	}
 	return func(done, total int64) { e.opts.Progress(LoadProgress{Drafter: drafter, Done: done, Total: total}) }
-}
-
-// draftReserve is the memory that must be left for the drafter, so that the
-// pair is refused before the larger half of it is read.
-func (e *Engine) draftReserve(f *resolve.Found, bits int) (int64, error) {
-	if f.Draft.Dir == "" {
-		return 0, nil
-	}
-	dc, err := ReadDraftConfig(f.Draft.Dir)
-	if err != nil {
-		return 0, err
-	}
-	ck, err := openDraft(f.Draft.Dir, dc)
-	if err != nil {
-		return 0, err
-	}
-	return draftMemory(ck, e.lib, bits), nil
 }
 
 // draftBits is the precision of the drafter. A quantised target on a GPU is so
