@@ -134,6 +134,16 @@ var planted = []fault{
 		"./dflash", "TestNonFiniteBefore",
 	},
 	{
+		"a long word is given up a token too soon", "qwen/tokenizer/tokenizer.go",
+		"(n-1)/e.bpe.longest >= left {", "(n-1)/e.bpe.longest >= left-1 {",
+		"./qwen/tokenizer", "TestEncodeUpTo",
+	},
+	{
+		"greedy rejection fixes the blocks", "dflash/request.go",
+		"r.Sampling.Rejection && !r.Sampling.Greedy()", "r.Sampling.Rejection",
+		"./dflash", "TestRejectionLimits",
+	},
+	{
 		"special tokens in a message count", "dflash/request.go",
 		"if segment.Literal {", "if false {",
 		"./dflash", "TestControlTokensInMessages",
