@@ -363,6 +363,10 @@ type CompileOptions struct {
 	// Shapeless: one graph serves all shapes. Otherwise f is traced again for each
 	// new combination of shapes. Some operations cannot be shapeless; MLX says so.
 	Shapeless bool
+	// Unfused keeps every operation its own kernel, as outside of a compiled
+	// function: the results then have the same bits, and nothing waits for MLX to
+	// compile a fused kernel.
+	Unfused bool
 }
 
 // Compiled is a function whose graph MLX has recorded. It ends with the scope that made it.
@@ -430,7 +434,14 @@ func (c *Compiled) Call(s *Scope, in ...Array) []Array {
 		}
 	}
 	c.busy++
+	// The mode is MLX's, not the closure's, and counts when it traces.
+	if c.opts.Unfused && s.lib.device == DeviceGPU {
+		mlxc.CompileMode(mlxc.CompileNoFuse)
+	}
 	out, status := mlxc.Apply(c.h, x)
+	if c.opts.Unfused && s.lib.device == DeviceGPU {
+		mlxc.CompileMode(mlxc.CompileEnabled)
+	}
 	c.busy--
 	if status != mlxc.OK {
 		s.failedCall(opCompiled, "", in)

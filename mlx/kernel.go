@@ -16,6 +16,9 @@ import (
 // KernelSource is the text of a kernel for one kind of GPU. Source is the body of
 // the kernel function; MLX writes the head from the names of inputs, outputs and
 // template arguments. Header comes before the function. No source, no kernel.
+// MLX reads through a CUDA text at every launch, so a long one is written to a
+// file in the folder "kernels" of the user's cache (GODFLASH_CACHE), if possible,
+// and included.
 type KernelSource struct {
 	Source string
 	Header string
@@ -395,7 +398,11 @@ func (k *Kernel) plan(l Launch) (mlxc.Handle, error) {
 		if cuda {
 			src = k.spec.CUDA
 		}
-		h := mlxc.Kernel(cuda, k.spec.Name, k.spec.Inputs, k.spec.Outputs, withoutPercent(src.Source), percentMacros+withoutPercent(src.Header),
+		source, header := withoutPercent(src.Source), percentMacros+withoutPercent(src.Header)
+		if cuda {
+			source, header = included(source, header, k.spec.Inputs)
+		}
+		h := mlxc.Kernel(cuda, k.spec.Name, k.spec.Inputs, k.spec.Outputs, source, header,
 			!k.spec.Strided, k.spec.AtomicOutputs, k.spec.SharedMemory)
 		if h <= mlxc.OffWorker {
 			return 0, errors.New(cleanMessage(mlxc.LastError()))
