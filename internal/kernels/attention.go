@@ -116,7 +116,7 @@ func (d HeadsShape) attentionCall(q, keys, values, position mlx.Array, see See, 
 	parts := func(width int) mlx.Output {
 		return mlx.Output{Dtype: mlx.Float32, Shape: []int{splits, t, d.Queries, width}}
 	}
-	return call{[]mlx.Array{q, keys, values, position}, mlx.Launch{
+	return call{in: []mlx.Array{q, keys, values, position}, launch: mlx.Launch{
 		Outputs: []mlx.Output{parts(d.Dim), parts(2)},
 		Grid:    [3]int{splits * threads, d.Keys}, Group: [3]int{threads},
 		Template: []mlx.TemplateArg{
@@ -134,7 +134,7 @@ func (d HeadsShape) attentionCall(q, keys, values, position mlx.Array, see See, 
 
 func (d HeadsShape) joinCall(sums, weights mlx.Array, q Cols) call {
 	t := sums.Dim(1)
-	return call{[]mlx.Array{sums, weights, q.Array}, mlx.Launch{
+	return call{in: []mlx.Array{sums, weights, q.Array}, launch: mlx.Launch{
 		Outputs: []mlx.Output{{Dtype: q.Array.Dtype(), Shape: []int{1, t, d.Queries * d.Dim}}},
 		Grid:    warps(t * d.Queries), Group: [3]int{128},
 		Template: []mlx.TemplateArg{

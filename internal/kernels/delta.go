@@ -9,9 +9,9 @@ import (
 // Delta runs one model's gated-delta layers: what comes before the scan, the
 // scan, and what follows. On a GPU each is one launch.
 type Delta struct {
-	shape         DeltaShape
-	in, scan, out *mlx.Kernel // nil where operations serve
-	all           mlx.Array   // a count above every number of rows
+	shape               DeltaShape
+	in, scan, keep, out *mlx.Kernel // nil where operations serve
+	all                 mlx.Array   // a count above every number of rows
 }
 
 // DeltaRows is the scan's input for a block of rows.
@@ -49,6 +49,7 @@ func (set *Set) Delta(d DeltaShape) *Delta {
 	}
 	k.in = set.kernel(d.inSpec())
 	k.scan = set.kernel(d.scanSpec())
+	k.keep = set.kernel(d.keepSpec())
 	k.out = set.kernel(d.outSpec())
 	k.all = set.owner.Full(math.MaxInt32, mlx.Int32, 1)
 	return k
@@ -107,7 +108,7 @@ func (k *Delta) In(s *mlx.Scope, x DeltaSource) (q mlx.Array, r DeltaRows, convI
 func (d DeltaShape) inCall(x DeltaSource) call {
 	t := x.QKV.Array.Dim(1)
 	f32 := func(shape ...int) mlx.Output { return mlx.Output{Dtype: mlx.Float32, Shape: shape} }
-	return call{[]mlx.Array{x.Tail, x.QKV.Array, x.A.Array, x.B.Array, x.Conv, x.NegA, x.DtBias}, mlx.Launch{
+	return call{in: []mlx.Array{x.Tail, x.QKV.Array, x.A.Array, x.B.Array, x.Conv, x.NegA, x.DtBias}, launch: mlx.Launch{
 		Outputs: []mlx.Output{
 			f32(t, d.KeyHeads, d.KeyDim), f32(t, d.KeyHeads, d.KeyDim), f32(t, d.ValueHeads, d.ValueDim), f32(t, d.ValueHeads), f32(t, d.ValueHeads),
 			{Dtype: x.Tail.Dtype(), Shape: []int{1, d.Taps - 1 + t, d.channels()}},
@@ -154,17 +155,55 @@ func (k *Delta) Scan(s *mlx.Scope, q mlx.Array, r *DeltaRows, state mlx.Array) (
 	return s.Reshape(y, t, d.ValueHeads, d.ValueDim), after
 }
 
-// Replay is the state after the first n rows of r, or, with a count, int32 [1]
-// and at most n, after as many rows as it says.
-func (k *Delta) Replay(s *mlx.Scope, r DeltaRows, state mlx.Array, n int, count mlx.Array) mlx.Array {
-	if k.scan == nil {
-		return r.in.replay(s, state, n, count)
+func (d DeltaShape) keepSpec() mlx.KernelSpec {
+	return mlx.KernelSpec{
+		Name:    "godflash_delta_keep",
+		Inputs:  []string{"k", "v", "g", "beta", "state", "conv_in", "count"},
+		Outputs: []string{"after", "tail"},
+		Metal:   metal(deltaKeepText), CUDA: cuda(deltaKeepText),
+		Fallback: func(s *mlx.Scope, in []mlx.Array, _ mlx.Launch) []mlx.Array {
+			rows := d.input(s, in[0], in[1], in[2], in[3])
+			return []mlx.Array{rows.replay(s, in[4], in[0].Dim(0), in[6]), d.tail(s, in[5], in[6])}
+		},
+	}
+}
+
+// Keep is what the first n rows of r leave, or, with a count, int32 [1] and at
+// most n, as many rows as it says: the state after them, begun from state, and the
+// last inputs of the convolution, cut from convIn.
+func (k *Delta) Keep(s *mlx.Scope, r DeltaRows, state, convIn mlx.Array, n int, count mlx.Array) (tail, after mlx.Array) {
+	if k.keep == nil {
+		kept := k.shape.Taps - 1
+		if count.Valid() {
+			tail = k.shape.tail(s, convIn, count)
+		} else {
+			tail = s.Contiguous(s.SliceAxis(convIn, 1, n, n+kept))
+		}
+		return tail, r.in.replay(s, state, n, count)
 	}
 	if !count.Valid() {
 		count = mlx.FromSlice(s, []int32{int32(n)})
 	}
-	_, after := k.launch(s, r.K, &r, state, count)
-	return after
+	out := k.shape.keepCall(&r, state, convIn, count).run(s, k.keep)
+	if len(out) != 2 {
+		return mlx.Array{}, mlx.Array{}
+	}
+	return out[1], out[0]
+}
+
+// tail is the convolution's input before the row that follows count of convIn's.
+func (d DeltaShape) tail(s *mlx.Scope, convIn, count mlx.Array) mlx.Array {
+	return s.SliceDynamic(convIn, count, []int{1}, []int{1, d.Taps - 1, convIn.Dim(2)})
+}
+
+func (d DeltaShape) keepCall(r *DeltaRows, state, convIn, count mlx.Array) call {
+	scan := d.scanCall(r.K, r, state, count)
+	tail := (d.Taps - 1) * d.channels()
+	return call{in: []mlx.Array{r.K, r.V, r.G, r.Beta, state, convIn, count}, launch: mlx.Launch{
+		Outputs: []mlx.Output{scan.launch.Outputs[1], {Dtype: convIn.Dtype(), Shape: d.Tail()}},
+		Grid:    scan.launch.Grid, Group: scan.launch.Group,
+		Template: d.template(mlx.TemplateArg{Name: "CH", Value: d.channels()}, mlx.TemplateArg{Name: "TAIL", Value: tail}),
+	}}
 }
 
 func (k *Delta) launch(s *mlx.Scope, q mlx.Array, r *DeltaRows, state, count mlx.Array) (y, after mlx.Array) {
@@ -176,7 +215,7 @@ func (k *Delta) launch(s *mlx.Scope, q mlx.Array, r *DeltaRows, state, count mlx
 }
 
 func (d DeltaShape) scanCall(q mlx.Array, r *DeltaRows, state, count mlx.Array) call {
-	return call{[]mlx.Array{q, r.K, r.V, r.G, r.Beta, state, count}, mlx.Launch{
+	return call{in: []mlx.Array{q, r.K, r.V, r.G, r.Beta, state, count}, launch: mlx.Launch{
 		Outputs: []mlx.Output{
 			{Dtype: mlx.Float32, Shape: []int{q.Dim(0), d.ValueHeads, d.ValueDim}},
 			{Dtype: mlx.Float32, Shape: d.State()},
@@ -214,7 +253,7 @@ func (k *Delta) Out(s *mlx.Scope, y mlx.Array, z Cols, weight mlx.Array) mlx.Arr
 
 func (d DeltaShape) outCall(y mlx.Array, z Cols, weight mlx.Array) call {
 	t := y.Dim(0)
-	return call{[]mlx.Array{y, z.Array, weight}, mlx.Launch{
+	return call{in: []mlx.Array{y, z.Array, weight}, launch: mlx.Launch{
 		Outputs: []mlx.Output{{Dtype: z.Array.Dtype(), Shape: []int{1, t, d.ValueHeads * d.ValueDim}}},
 		Grid:    warps(t * d.ValueHeads), Group: [3]int{128},
 		Template: d.template(

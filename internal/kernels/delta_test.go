@@ -64,6 +64,13 @@ func deltaTrials(s *mlx.Scope) []trial {
 					fmt.Sprintf("scan, shape %d, %d of %d rows", i, n, t), d.scanSpec(),
 					d.scanCall(q, &rows, state, mlx.FromSlice(s, []int32{int32(n)})), 3e-6,
 				})
+				if n <= t {
+					convIn := r.normal([]mlx.Dtype{mlx.Float32, mlx.BFloat16}[t%2], 0, 1, 1, d.Taps-1+t, d.channels())
+					out = append(out, trial{
+						fmt.Sprintf("keep, shape %d, %d of %d rows", i, n, t), d.keepSpec(),
+						d.keepCall(&rows, state, convIn, mlx.FromSlice(s, []int32{int32(n)})), 3e-6,
+					})
+				}
 			}
 		}
 	}
@@ -82,7 +89,9 @@ func TestDeltaScanRowByRow(t *testing.T) {
 		whole := d.scanCall(q, &in, state, mlx.FromSlice(s, []int32{rows}))
 		run := runner(t, s, d.scanSpec(), whole)
 		block := run(whole)
-		replayed := run(d.scanCall(q, &in, state, mlx.FromSlice(s, []int32{kept})))
+		convIn := r.normal(mlx.Float32, 0, 1, 1, d.Taps-1+rows, d.channels())
+		keep := d.keepCall(&in, state, convIn, mlx.FromSlice(s, []int32{kept}))
+		replayed := runner(t, s, d.keepSpec(), keep)(keep)
 		row := func(a mlx.Array, i int) mlx.Array { return s.SliceAxis(a, 0, i, i+1) }
 		size := len(block[0]) / rows
 		for i := range rows {
@@ -91,7 +100,7 @@ func TestDeltaScanRowByRow(t *testing.T) {
 			require.Equal(t, block[0][i*size:(i+1)*size], out[0], "row %d", i)
 			state = array(t, s, out[1], mlx.Output{Dtype: mlx.Float32, Shape: state.Shape()})
 			if i+1 == kept {
-				require.Equal(t, replayed[1], out[1])
+				require.Equal(t, replayed[0], out[1])
 			}
 		}
 		require.Equal(t, block[1], rawBytes(t, state))

@@ -66,16 +66,25 @@ if (row < rows) {
 }
 `
 
-// deltaScanText is the rule over the first count rows, the state in registers:
+// deltaScanText and deltaKeepText are the rule over the first count rows, the state in registers:
 // a threadgroup of 128 threads owns 16 columns of one head's state [DK, DV], a
 // thread DK/8 elements of one column, which 8 threads of a warp share. Both
 // products of a row use the state before it, for q·(gS + kᵀδ) is
 // g(q·S) + (q·k)δ: then the two sums are one round of shuffles.
-const deltaScanText = `
+//
+// The scan gives the outputs of all rows. To keep some rows of a block gives the
+// state after them and the convolution's input before the next, tail, and no outputs.
+var (
+	deltaScanText = dropLines(deltaRuleText, "keep")
+	deltaKeepText = dropLines(deltaRuleText, "scan")
+)
+
+// Lines for one of the two end in its name.
+const deltaRuleText = `
 constexpr int R = 16, N = DK / 8;
 GF_GROUP float sk[R * DK];
-GF_GROUP float sq[R * DK];
-GF_GROUP float kq[R];
+GF_GROUP float sq[R * DK]; //scan
+GF_GROUP float kq[R]; //scan
 const int lane = tid & 31, warp = tid >> 5, sub = lane >> 2;
 const int hv = bid / (DV / 16), dv = (bid - hv * (DV / 16)) * 16 + warp * 4 + (lane & 3), hk = hv / (HV / HK);
 const int rows = k_shape[0], kept = count[0], n = kept < rows ? kept : rows;
@@ -89,37 +98,42 @@ for (int r0 = 0; r0 < n; r0 += R) {
     const int r = i / DK;
     const size_t from = ((size_t)(r0 + r) * HK + hk) * DK + (i - r * DK);
     GF_STORE4(sk + i, GF_LOAD4(k + from));
-    GF_STORE4(sq + i, GF_LOAD4(q + from));
+    GF_STORE4(sq + i, GF_LOAD4(q + from)); //scan
   }
   GF_SYNC();
-  for (int r = warp; r < m; r += 4) {
-    float d = 0;
-    for (int c = lane; c < DK; c += 32) d += sk[r * DK + c] * sq[r * DK + c];
-    for (int o = 16; o > 0; o >>= 1) d += GF_XOR(d, o);
-    if (lane == 0) kq[r] = d;
-  }
-  GF_SYNC();
+  for (int r = warp; r < m; r += 4) { //scan
+    float d = 0; //scan
+    for (int c = lane; c < DK; c += 32) d += sk[r * DK + c] * sq[r * DK + c]; //scan
+    for (int o = 16; o > 0; o >>= 1) d += GF_XOR(d, o); //scan
+    if (lane == 0) kq[r] = d; //scan
+  } //scan
+  GF_SYNC(); //scan
   size_t p = (size_t)r0 * HV + hv;
   float g1 = g[p], b1 = beta[p], v1 = v[p * DV + dv];
   for (int r = 0; r < m; r++, p += HV) {
     const float gr = g1, br = b1, vr = v1;
     if (r + 1 < m) { g1 = g[p + HV]; b1 = beta[p + HV]; v1 = v[(p + HV) * DV + dv]; }
-    float K[N], d1 = 0, e1 = 0, d2 = 0, e2 = 0;
+    float K[N], d1 = 0, e1 = 0;
+    float d2 = 0, e2 = 0; //scan
     for (int i = 0; i < N / 4; i++) {
-      const float4 a = GF_GLOAD4(sk + r * DK + i * 32 + sub * 4), c = GF_GLOAD4(sq + r * DK + i * 32 + sub * 4);
+      const float4 a = GF_GLOAD4(sk + r * DK + i * 32 + sub * 4);
+      const float4 c = GF_GLOAD4(sq + r * DK + i * 32 + sub * 4); //scan
       K[4 * i] = a.x; K[4 * i + 1] = a.y; K[4 * i + 2] = a.z; K[4 * i + 3] = a.w;
       d1 += S[4 * i] * a.x; e1 += S[4 * i + 1] * a.y; d1 += S[4 * i + 2] * a.z; e1 += S[4 * i + 3] * a.w;
-      d2 += S[4 * i] * c.x; e2 += S[4 * i + 1] * c.y; d2 += S[4 * i + 2] * c.z; e2 += S[4 * i + 3] * c.w;
+      d2 += S[4 * i] * c.x; e2 += S[4 * i + 1] * c.y; d2 += S[4 * i + 2] * c.z; e2 += S[4 * i + 3] * c.w; //scan
     }
-    d1 += e1; d2 += e2;
-    for (int o = 4; o < 32; o <<= 1) { d1 += GF_XOR(d1, o); d2 += GF_XOR(d2, o); }
+    d1 += e1;
+    d2 += e2; //scan
+    for (int o = 4; o < 32; o <<= 1) { d1 += GF_XOR(d1, o); d2 += GF_XOR(d2, o); } //scan
+    for (int o = 4; o < 32; o <<= 1) d1 += GF_XOR(d1, o); //keep
     const float delta = br * (vr - gr * d1);
     for (int i = 0; i < N; i++) S[i] = gr * S[i] + delta * K[i];
-    if (sub == 0) y[p * DV + dv] = gr * d2 + delta * kq[r];
+    if (sub == 0) y[p * DV + dv] = gr * d2 + delta * kq[r]; //scan
   }
 }
-if (sub == 0) for (int r = n; r < rows; r++) y[((size_t)r * HV + hv) * DV + dv] = 0;
+if (sub == 0) for (int r = n; r < rows; r++) y[((size_t)r * HV + hv) * DV + dv] = 0; //scan
 for (int i = 0; i < N; i++) after[at + (size_t)((i >> 2) * 32 + sub * 4 + (i & 3)) * DV] = S[i];
+for (int i = bid * 128 + tid; i < TAIL; i += HV * DV / 16 * 128) tail[i] = conv_in[(size_t)n * CH + i]; //keep
 `
 
 // deltaOutText is the norm over each head's output and the gate: y·rms(y)⁻¹·w

@@ -36,6 +36,10 @@ if (row < rows) {
       u[i + HALF] = x * sine + y * cosine;
     }
   }
+`
+
+// headsOutText leaves all of them in arrays of their own.
+const headsOutText = `
   for (int i = 0; i < E; i++) {
     const size_t to = ((size_t)h * rows + row) * D + lane + 32 * i;
     if (query) queries[to] = (T)u[i]; else if (value) values[to] = (T)u[i]; else keys[to] = (T)u[i];
@@ -67,6 +71,7 @@ type Heads struct {
 	shape           HeadsShape
 	split, gate     *mlx.Kernel
 	attention, join *mlx.Kernel // nil where MLX's attention serves
+	into            *mlx.Kernel // see Into, nil where there is none
 }
 
 // Heads makes the kernels for layers of a shape; nil without a Set, and for
@@ -83,7 +88,7 @@ func (set *Set) Heads(d HeadsShape) *Heads {
 		return nil
 	}
 	if d.attends() {
-		k.attention, k.join = set.kernel(d.attentionSpec()), set.kernel(d.joinSpec())
+		k.attention, k.join, k.into = set.kernel(d.attentionSpec()), set.kernel(d.joinSpec()), set.kernel(d.intoSpec())
 	}
 	return k
 }
@@ -113,27 +118,33 @@ func (d HeadsShape) splitSpec() mlx.KernelSpec {
 		Name:    "godflash_heads",
 		Inputs:  []string{"q", "k", "v", "q_norm", "k_norm", "position", "inv_freq"},
 		Outputs: []string{"queries", "keys", "values"},
-		Metal:   metal(headsText), CUDA: cuda(headsText),
+		Metal:   metal(headsText + headsOutText), CUDA: cuda(headsText + headsOutText),
 		Fallback: func(s *mlx.Scope, in []mlx.Array, l mlx.Launch) []mlx.Array {
-			t := in[0].Dim(1)
-			cut := func(a mlx.Array, at string, heads, width int) mlx.Array {
-				return s.Reshape(Cols{a, templateInt(l, at), heads * width}.Take(s), 1, t, heads, width)
-			}
-			o := mlx.RoPEOptions{Dims: d.Rotated, Freqs: s.Reciprocal(in[6])}
-			rotate := func(x, weight mlx.Array) mlx.Array {
-				x = s.AsType(s.RMSNorm(x, weight, d.Eps), x.Dtype())
-				return s.RoPEDynamic(s.SwapAxes(x, 1, 2), o, in[5])
-			}
-			q := cut(in[0], "QAT", d.Queries, d.queryWidth())
-			if d.Gated {
-				q = s.SliceAxis(q, 3, 0, d.Dim)
-			}
-			return []mlx.Array{
-				rotate(q, in[3]), rotate(cut(in[1], "KAT", d.Keys, d.Dim), in[4]),
-				s.SwapAxes(cut(in[2], "VAT", d.Keys, d.Dim), 1, 2),
-			}
+			q, k, v := d.compose(s, in, l)
+			return []mlx.Array{q, k, v}
 		},
 	}
+}
+
+// compose is the split in operations, of inputs that begin as splitSpec's do.
+func (d HeadsShape) compose(s *mlx.Scope, in []mlx.Array, l mlx.Launch) (q, k, v mlx.Array) {
+	t := in[1].Dim(1)
+	cut := func(a mlx.Array, at string, heads, width int) mlx.Array {
+		return s.Reshape(Cols{a, templateInt(l, at), heads * width}.Take(s), 1, t, heads, width)
+	}
+	o := mlx.RoPEOptions{Dims: d.Rotated, Freqs: s.Reciprocal(in[6])}
+	rotate := func(x, weight mlx.Array) mlx.Array {
+		x = s.AsType(s.RMSNorm(x, weight, d.Eps), x.Dtype())
+		return s.RoPEDynamic(s.SwapAxes(x, 1, 2), o, in[5])
+	}
+	if templateInt(l, "HQ") > 0 {
+		q = cut(in[0], "QAT", d.Queries, d.queryWidth())
+		if d.Gated {
+			q = s.SliceAxis(q, 3, 0, d.Dim)
+		}
+		q = rotate(q, in[3])
+	}
+	return q, rotate(cut(in[1], "KAT", d.Keys, d.Dim), in[4]), s.SwapAxes(cut(in[2], "VAT", d.Keys, d.Dim), 1, 2)
 }
 
 // Split gives queries [1, heads, T, dim], and keys and values [1, key heads, T,
@@ -149,25 +160,29 @@ func (k *Heads) Split(s *mlx.Scope, q, key, v Cols, qNorm, kNorm, position, invF
 func (d HeadsShape) splitCall(q, k, v Cols, qNorm, kNorm, position, invFreq mlx.Array) call {
 	t, dt := q.Array.Dim(1), q.Array.Dtype()
 	heads := func(n int) mlx.Output { return mlx.Output{Dtype: dt, Shape: []int{1, n, t, d.Dim}} }
-	return call{[]mlx.Array{q.Array, k.Array, v.Array, qNorm, kNorm, position, invFreq}, mlx.Launch{
+	return call{in: []mlx.Array{q.Array, k.Array, v.Array, qNorm, kNorm, position, invFreq}, launch: mlx.Launch{
 		Outputs: []mlx.Output{heads(d.Queries), heads(d.Keys), heads(d.Keys)},
 		Grid:    warps(t * (d.Queries + 2*d.Keys)), Group: [3]int{128},
-		Template: []mlx.TemplateArg{
-			{Name: "T", Value: dt},
-			{Name: "HQ", Value: d.Queries},
-			{Name: "HK", Value: d.Keys},
-			{Name: "D", Value: d.Dim},
-			{Name: "RD", Value: d.Rotated},
-			{Name: "EPS", Value: floatBits(d.Eps)},
-			{Name: "QSTEP", Value: d.queryWidth()},
-			{Name: "QROW", Value: q.Array.Dim(2)},
-			{Name: "QAT", Value: q.At},
-			{Name: "KROW", Value: k.Array.Dim(2)},
-			{Name: "KAT", Value: k.At},
-			{Name: "VROW", Value: v.Array.Dim(2)},
-			{Name: "VAT", Value: v.At},
-		},
+		Template: d.splitTemplate(d.Queries, q, k, v),
 	}}
+}
+
+func (d HeadsShape) splitTemplate(queries int, q, k, v Cols, more ...mlx.TemplateArg) []mlx.TemplateArg {
+	return append([]mlx.TemplateArg{
+		{Name: "T", Value: k.Array.Dtype()},
+		{Name: "HQ", Value: queries},
+		{Name: "HK", Value: d.Keys},
+		{Name: "D", Value: d.Dim},
+		{Name: "RD", Value: d.Rotated},
+		{Name: "EPS", Value: floatBits(d.Eps)},
+		{Name: "QSTEP", Value: d.queryWidth()},
+		{Name: "QROW", Value: q.Array.Dim(2)},
+		{Name: "QAT", Value: q.At},
+		{Name: "KROW", Value: k.Array.Dim(2)},
+		{Name: "KAT", Value: k.At},
+		{Name: "VROW", Value: v.Array.Dim(2)},
+		{Name: "VAT", Value: v.At},
+	}, more...)
 }
 
 func (d HeadsShape) gateSpec() mlx.KernelSpec {
@@ -201,7 +216,7 @@ func (k *Heads) Join(s *mlx.Scope, y mlx.Array, q Cols) mlx.Array {
 func (d HeadsShape) gateCall(y mlx.Array, q Cols) call {
 	t, width := y.Dim(2), d.Queries*d.Dim
 	blocks := (width + 255) / 256
-	return call{[]mlx.Array{y, q.Array}, mlx.Launch{
+	return call{in: []mlx.Array{y, q.Array}, launch: mlx.Launch{
 		Outputs: []mlx.Output{{Dtype: y.Dtype(), Shape: []int{1, t, width}}},
 		Grid:    [3]int{t * blocks * 256}, Group: [3]int{256},
 		Template: []mlx.TemplateArg{

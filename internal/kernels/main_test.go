@@ -102,8 +102,9 @@ func (tr trial) emulate(t *testing.T, s *mlx.Scope, sh *shim) {
 		if src.Source == "" {
 			continue
 		}
-		for i, raw := range sh.run(t, tr.spec, src, tr.call) {
-			o := tr.call.launch.Outputs[i]
+		res := sh.run(t, tr.spec, src, tr.call)
+		for i, o := range tr.call.launch.Outputs {
+			raw := res[i]
 			require.Equal(t, o.Dtype, want[i].Dtype(), tr.name)
 			require.Equal(t, o.Shape, want[i].Shape(), tr.name)
 			near(t, s, want[i], array(t, s, raw, o), tr.tolerance, "%s, %s: %s", tr.name, form, tr.spec.Outputs[i])
@@ -140,6 +141,9 @@ func runner(t *testing.T, s *mlx.Scope, spec mlx.KernelSpec, like ...call) func(
 			var raw [][]byte
 			for _, a := range c.run(s, k) {
 				raw = append(raw, rawBytes(t, a))
+			}
+			for _, i := range c.writes {
+				raw = append(raw, rawBytes(t, c.in[i]))
 			}
 			require.NoError(t, s.Err())
 			require.NotEqual(t, "fallback", k.Backend())

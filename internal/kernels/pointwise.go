@@ -93,7 +93,7 @@ func addNormCall(x, y, weight mlx.Array, eps float32) call {
 	if !add {
 		y, sum.Shape = x, []int{1} // nobody reads it
 	}
-	return call{[]mlx.Array{x, y, weight}, mlx.Launch{
+	return call{in: []mlx.Array{x, y, weight}, launch: mlx.Launch{
 		Outputs: []mlx.Output{sum, {Dtype: dt, Shape: shape}},
 		Grid:    [3]int{rows * 256}, Group: [3]int{256},
 		Template: []mlx.TemplateArg{{Name: "T", Value: dt}, {Name: "H", Value: h}, {Name: "ADD", Value: add}, {Name: "EPS", Value: floatBits(eps)}},
@@ -132,7 +132,7 @@ func swigluCall(x mlx.Array) call {
 	f, rows := shape[last]/2, rowsOf(shape)
 	shape[last] = f
 	blocks := (f + 255) / 256
-	return call{[]mlx.Array{x}, mlx.Launch{
+	return call{in: []mlx.Array{x}, launch: mlx.Launch{
 		Outputs: []mlx.Output{{Dtype: dt, Shape: shape}},
 		Grid:    [3]int{rows * blocks * 256}, Group: [3]int{256},
 		Template: []mlx.TemplateArg{{Name: "T", Value: dt}, {Name: "F", Value: f}, {Name: "BLOCKS", Value: blocks}},

@@ -67,7 +67,7 @@ const tilesQ4 = 2
 
 func q4Call(x mlx.Array, q mlx.Quantized) call {
 	n, rows := q.W.Dim(0), x.Dim(1)
-	return call{[]mlx.Array{x, q.W, q.Scales, q.Biases}, mlx.Launch{
+	return call{in: []mlx.Array{x, q.W, q.Scales, q.Biases}, launch: mlx.Launch{
 		Outputs: []mlx.Output{{Dtype: mlx.BFloat16, Shape: []int{1, rows, n}}},
 		Grid:    [3]int{(n + 8*tilesQ4 - 1) / (8 * tilesQ4) * 256}, Group: [3]int{256},
 		Template: q4Template,

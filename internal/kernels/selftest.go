@@ -2,6 +2,7 @@ package kernels
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/godflash/godflash/mlx"
 )
@@ -18,6 +19,7 @@ type sample struct {
 	spec      mlx.KernelSpec
 	call      call
 	tolerance float64
+	written   []mlx.Array // what call.writes hold afterwards
 }
 
 // SelfTest runs every kernel on small inputs beside its operations. The error is
@@ -43,13 +45,34 @@ func SelfTest(ctx context.Context, lib *mlx.Library) ([]Tested, error) {
 				return s.Err()
 			}
 			out[i].Backend = k.Backend()
-			return k.SelfTest(s, x.call.in, x.call.launch, x.tolerance)
+			if err := s.Eval(append(x.written, x.call.in...)...); err != nil {
+				return err
+			}
+			if err := k.SelfTest(s, x.call.in, x.call.launch, x.tolerance); err != nil || k.Backend() == "fallback" {
+				return err
+			}
+			return x.checkWritten(s)
 		})
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
 	}
 	return out, nil
+}
+
+// checkWritten compares what the kernel wrote in place.
+func (x *sample) checkWritten(s *mlx.Scope) error {
+	for i, want := range x.written {
+		off := s.Max(s.Abs(s.Sub(s.AsType(x.call.in[x.call.writes[i]], mlx.Float32), s.AsType(want, mlx.Float32))), false)
+		worst, err := mlx.ToSlice[float32](off)
+		if err != nil {
+			return err
+		}
+		if !(float64(worst[0]) <= x.tolerance) {
+			return fmt.Errorf("%s: %s differs by %v from an update", x.spec.Name, x.spec.Inputs[x.call.writes[i]], worst[0])
+		}
+	}
+	return nil
 }
 
 func samples(s *mlx.Scope) []sample {
@@ -82,24 +105,32 @@ func samples(s *mlx.Scope) []sample {
 	keys, values := wave(bf, 1, 1, 64, 64), wave(bf, 1, 1, 64, 64)
 	attention := h.attentionCall(wave(bf, 1, 2, rows, 64), keys, values, position, See{Causal: true}, 0.125)
 	parts := h.attendParts(s, attention.in, attention.launch)
+	into := h.intoCall(q, Cols{qkv, 256, 64}, Cols{qkv, 320, 64}, wave(f32, 64), wave(f32, 64), position, InvFreq(s, mlx.RoPEOptions{Dims: 64, Base: 1e4}), wave(bf, 1, 1, 64, 64), wave(bf, 1, 1, 64, 64))
+	_, newKeys, newValues := h.compose(s, into.in, into.launch)
+	written := []mlx.Array{
+		s.SliceUpdateDynamic(s.Copy(into.in[7]), newKeys, position, []int{2}),
+		s.SliceUpdateDynamic(s.Copy(into.in[8]), newValues, position, []int{2}),
+	}
 	weights := s.Quantize(wave(bf, 40, 256), q4Options)
 	x, y := wave(f32, 1, rows, 96), wave(f32, 1, rows, 96)
 
 	out := []sample{
-		{d.inSpec(), d.inCall(source), 1e-4},
-		{d.scanSpec(), d.scanCall(wave(f32, rows, 1, 32), &in, state, mlx.FromSlice(s, []int32{2})), 1e-4},
-		{d.outSpec(), d.outCall(wave(f32, rows, 2, 32), All(wave(f32, 1, rows, 64)), wave(f32, 32)), 1e-4},
-		{addNormSpec(), addNormCall(x, y, wave(f32, 96), 1e-6), 1e-4},
-		{swigluSpec(), swigluCall(x), 1e-4},
-		{h.splitSpec(), h.splitCall(q, Cols{qkv, 256, 64}, Cols{qkv, 320, 64}, wave(f32, 64), wave(f32, 64), position, InvFreq(s, mlx.RoPEOptions{Dims: 64, Base: 1e4})), 0.03},
-		{h.gateSpec(), h.gateCall(wave(bf, 1, 2, rows, 64), q), 0.03},
-		{h.attentionSpec(), attention, 0.03},
+		{spec: d.inSpec(), call: d.inCall(source), tolerance: 1e-4},
+		{spec: d.scanSpec(), call: d.scanCall(wave(f32, rows, 1, 32), &in, state, mlx.FromSlice(s, []int32{2})), tolerance: 1e-4},
+		{spec: d.keepSpec(), call: d.keepCall(&in, state, wave(f32, 1, 3+rows, ch), mlx.FromSlice(s, []int32{2})), tolerance: 1e-4},
+		{spec: d.outSpec(), call: d.outCall(wave(f32, rows, 2, 32), All(wave(f32, 1, rows, 64)), wave(f32, 32)), tolerance: 1e-4},
+		{spec: addNormSpec(), call: addNormCall(x, y, wave(f32, 96), 1e-6), tolerance: 1e-4},
+		{spec: swigluSpec(), call: swigluCall(x), tolerance: 1e-4},
+		{spec: h.splitSpec(), call: h.splitCall(q, Cols{qkv, 256, 64}, Cols{qkv, 320, 64}, wave(f32, 64), wave(f32, 64), position, InvFreq(s, mlx.RoPEOptions{Dims: 64, Base: 1e4})), tolerance: 0.03},
+		{spec: h.gateSpec(), call: h.gateCall(wave(bf, 1, 2, rows, 64), q), tolerance: 0.03},
+		{spec: h.attentionSpec(), call: attention, tolerance: 0.03},
+		{spec: h.intoSpec(), call: into, tolerance: 0.03, written: written},
 	}
 	if len(parts) == 2 {
-		out = append(out, sample{h.joinSpec(), h.joinCall(parts[0], parts[1], q), 0.03})
+		out = append(out, sample{spec: h.joinSpec(), call: h.joinCall(parts[0], parts[1], q), tolerance: 0.03})
 	}
 	if s.Library().Device() == mlx.DeviceGPU { // on CPUs the operation adds in bfloat16
-		out = append(out, sample{q4Spec(), q4Call(wave(bf, 1, rows, 256), weights), 0.1})
+		out = append(out, sample{spec: q4Spec(), call: q4Call(wave(bf, 1, rows, 256), weights), tolerance: 0.1})
 	}
 	return out
 }

@@ -41,6 +41,7 @@ func (set *Set) kernel(spec mlx.KernelSpec) *mlx.Kernel {
 type call struct {
 	in     []mlx.Array
 	launch mlx.Launch
+	writes []int // inputs that the kernel writes to, for tests
 }
 
 func (c call) run(s *mlx.Scope, k *mlx.Kernel) []mlx.Array { return k.Call(s, c.in, c.launch) }

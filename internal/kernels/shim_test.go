@@ -118,7 +118,8 @@ func function(spec mlx.KernelSpec, src mlx.KernelSource, c call) string {
 	return b.String()
 }
 
-// run gives the outputs' bytes.
+// run gives the bytes of the outputs, and after them those of the inputs that the
+// kernel writes to.
 func (sh *shim) run(t testing.TB, spec mlx.KernelSpec, src mlx.KernelSource, c call) [][]byte {
 	t.Helper()
 	which, ok := sh.index[function(spec, src, c)]
@@ -138,10 +139,15 @@ func (sh *shim) run(t testing.TB, spec mlx.KernelSpec, src mlx.KernelSource, c c
 		copy(all[:], dims)
 		put(all[:]...)
 	}
-	for _, a := range c.in {
-		raw := rawBytes(t, a)
+	var written [][]byte
+	for i, a := range c.in {
+		raw, kind := rawBytes(t, a), 0
+		if slices.Contains(c.writes, i) {
+			kind = 2
+			written = append(written, make([]byte, len(raw)))
+		}
 		shape(a.Shape())
-		put(0, len(raw))
+		put(kind, len(raw))
 		in.Write(raw)
 	}
 	res := make([][]byte, len(c.launch.Outputs))
@@ -156,14 +162,14 @@ func (sh *shim) run(t testing.TB, spec mlx.KernelSpec, src mlx.KernelSource, c c
 	}
 	_, err := sh.in.Write(in.Bytes())
 	require.NoError(t, err)
-	for _, to := range res {
+	for _, to := range slices.Concat(written, res) {
 		_, err := io.ReadFull(sh.out, to)
 		require.NoError(t, err)
 	}
 	var bad int32
 	require.NoError(t, binary.Read(sh.out, binary.LittleEndian, &bad))
 	require.Equal(t, int32(-1), bad, "%s writes behind the end of that argument", spec.Name)
-	return res
+	return append(res, written...)
 }
 
 // rawBytes are an array's values, row by row.
@@ -204,6 +210,11 @@ func array(t testing.TB, s *mlx.Scope, raw []byte, o mlx.Output) mlx.Array {
 		return mlx.FromSlice(s, v, o.Shape...)
 	case mlx.BFloat16:
 		v := make([]mlx.BF16, len(raw)/2)
+		_, err := binary.Decode(raw, binary.LittleEndian, v)
+		require.NoError(t, err)
+		return mlx.FromSlice(s, v, o.Shape...)
+	case mlx.Int32:
+		v := make([]int32, len(raw)/4)
 		_, err := binary.Decode(raw, binary.LittleEndian, v)
 		require.NoError(t, err)
 		return mlx.FromSlice(s, v, o.Shape...)

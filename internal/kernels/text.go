@@ -64,3 +64,14 @@ func compact(text string) string {
 	}
 	return b.String()
 }
+
+// dropLines leaves out the lines that end in "//" and that mark.
+func dropLines(text, mark string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		if !strings.HasSuffix(strings.TrimSpace(line), "//"+mark) {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
+}

@@ -20,6 +20,7 @@ func wholeSteps(n int) int { return (n + RowStep - 1) / RowStep * RowStep }
 type KV struct {
 	keys, values mlx.Array
 	base         int
+	shared       bool // another cache has the buffers too, see Fork
 	heads, dim   int
 	dtype        mlx.Dtype
 	// next are the buffers that the running round wrote, adopted by Adopt once
@@ -90,6 +91,12 @@ func (c *KV) reserve(s *mlx.Scope, keys, values mlx.Array, base, end, used, keep
 	if keys.Valid() && end-base <= keys.Dim(2) {
 		return keys, values, base
 	}
+	return c.renew(s, keys, values, base, end, used, keep)
+}
+
+// renew makes buffers with room for rows below position end, and copies those from
+// keep to used.
+func (c *KV) renew(s *mlx.Scope, keys, values mlx.Array, base, end, used, keep int) (mlx.Array, mlx.Array, int) {
 	from := max(base, min(keep, used))
 	capacity := wholeSteps(end - from)
 	grow := func(old mlx.Array) mlx.Array {
@@ -110,9 +117,11 @@ func (c *KV) Adopt(owner *mlx.Scope) {
 	if !c.next.keys.Valid() {
 		return
 	}
-	owner.Free(c.keys, c.values)
-	c.keys, c.values = owner.Move(c.next.keys), owner.Move(c.next.values)
-	c.base = c.next.base
+	if c.next.keys != c.keys { // Into writes to the buffers that are here
+		owner.Free(c.keys, c.values)
+		c.keys, c.values = owner.Move(c.next.keys), owner.Move(c.next.values)
+		c.base, c.shared = c.next.base, false
+	}
 	c.Discard()
 }
 
@@ -125,7 +134,7 @@ func (c *KV) Discard() {
 func (c *KV) Clear(owner *mlx.Scope) {
 	c.Discard()
 	owner.Free(c.keys, c.values)
-	c.keys, c.values, c.base = mlx.Array{}, mlx.Array{}, 0
+	c.keys, c.values, c.base, c.shared = mlx.Array{}, mlx.Array{}, 0, false
 }
 
 // Begins is the position of row 0 of the buffers that Write returned.

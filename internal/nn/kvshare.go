@@ -13,6 +13,7 @@ func (c *KV) Fork(owner *mlx.Scope) *KV {
 	f := &KV{base: c.base, heads: c.heads, dim: c.dim, dtype: c.dtype}
 	if c.keys.Valid() {
 		f.keys, f.values = owner.Ref(c.keys), owner.Ref(c.values)
+		f.shared, c.shared = true, true
 	}
 	return f
 }
