@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/godflash/godflash/internal/kernels"
 	"github.com/godflash/godflash/internal/nn"
 	"github.com/godflash/godflash/mlx"
 )
@@ -18,16 +19,25 @@ type DraftContext struct {
 	low   int // rows that are committed for sure while at is an upper bound
 	// window is each layer's, 0 for full attention.
 	window []int
+	// end is the position as data after rows that kernels wrote in place, where the
+	// host knows it, too: whoever reads them depends on it.
+	end mlx.Array
+	// recorded has the passes replayed, see qwen.ForwardOptions.Recorded.
+	recorded bool
 }
 
 // NewContext makes the state of an empty sequence, from any goroutine.
 func (d *Drafter) NewContext() *DraftContext {
-	c := &DraftContext{owner: d.lib.NewScope("draft context"), kv: make([]*nn.KV, len(d.layers))}
+	c := &DraftContext{owner: d.lib.NewScope("draft context"), kv: make([]*nn.KV, len(d.layers)), recorded: d.lib.Device() == mlx.DeviceGPU}
 	for i := range c.kv {
-		c.kv[i] = nn.NewKV(d.cfg.NumKeyValueHeads, d.cfg.HeadDim, d.dtype)
+		c.kv[i] = d.newKV()
 		c.window = append(c.window, d.layers[i].window.Size)
 	}
 	return c
+}
+
+func (d *Drafter) newKV() *nn.KV {
+	return nn.NewKV(d.cfg.NumKeyValueHeads, d.cfg.HeadDim, d.dtype)
 }
 
 // Len is the number of context rows, or an upper bound until Settle.
@@ -42,7 +52,40 @@ func (c *DraftContext) Reset() {
 		kv.Clear(c.owner)
 	}
 	c.owner.Free(c.at.Array)
+	c.dropEnd()
 	c.at, c.low = nn.At(0), 0
+}
+
+func (c *DraftContext) dropEnd() {
+	c.owner.Free(c.end)
+	c.end = mlx.Array{}
+}
+
+// position is at as data.
+func (c *DraftContext) position(s *mlx.Scope) mlx.Array {
+	if c.end.Valid() {
+		return c.end
+	}
+	return c.at.Data(s)
+}
+
+// settleFor is qwen.Cache's settle before a block of rows that needs it.
+func (c *DraftContext) settleFor(s *mlx.Scope, rows int) {
+	fits := rows <= kernels.BlockRows
+	for _, kv := range c.kv {
+		fits = fits && kv.Fits(c.at, rows)
+	}
+	if !fits {
+		c.settle(s)
+	}
+}
+
+func (c *DraftContext) settle(s *mlx.Scope) {
+	for _, a := range []mlx.Array{c.end, c.at.Array} {
+		if a.Valid() && s.Err() == nil {
+			s.Fail(s.AsyncEval(a))
+		}
+	}
 }
 
 // Settle is TargetCache.Settle for the context.
@@ -62,6 +105,9 @@ func (c *DraftContext) Arrays() []mlx.Array {
 	}
 	if c.at.Array.Valid() {
 		out = append(out, c.at.Array)
+	}
+	if c.end.Valid() {
+		out = append(out, c.end)
 	}
 	return out
 }
@@ -106,6 +152,7 @@ func (c *DraftContext) trim(n int) {
 			kv.Restart(c.owner, n)
 		}
 	}
+	c.dropEnd()
 	c.at, c.low = nn.At(n), n
 }
 
@@ -114,7 +161,7 @@ func (c *DraftContext) fork() (*DraftContext, error) {
 	if !c.at.Exact() {
 		return nil, errors.New("the drafter's context is not settled")
 	}
-	f := &DraftContext{owner: c.owner.Library().NewScope("draft context"), at: c.at, low: c.low, window: c.window}
+	f := &DraftContext{owner: c.owner.Library().NewScope("draft context"), at: c.at, low: c.low, window: c.window, recorded: c.recorded}
 	for _, kv := range c.kv {
 		f.kv = append(f.kv, kv.Fork(f.owner))
 	}
@@ -127,6 +174,7 @@ func (c *DraftContext) fork() (*DraftContext, error) {
 // rows copies the rows of positions from to to: keys and values of each layer.
 // Layers with a window have lost the lower ones, perhaps all.
 func (c *DraftContext) rows(s *mlx.Scope, from, to int) []mlx.Array {
+	c.settle(s)
 	var out []mlx.Array
 	for _, kv := range c.kv {
 		k, v := kv.Rows(s, from, to)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/godflash/godflash/internal/kernels"
 	"github.com/godflash/godflash/internal/nn"
+	"github.com/godflash/godflash/internal/replay"
 	"github.com/godflash/godflash/internal/safetensors"
 	"github.com/godflash/godflash/internal/weights"
 	"github.com/godflash/godflash/mlx"
@@ -32,6 +33,7 @@ type Drafter struct {
 	hiddenNorm nn.RMSNorm
 	layers     []draftLayer
 	norm       nn.RMSNorm
+	steps      *replay.Steps
 }
 
 type draftLayer struct {
@@ -86,7 +88,7 @@ func LoadDrafter(ctx context.Context, lib *mlx.Library, dir string, o *DraftOpti
 			return nil, err
 		}
 	}
-	d := &Drafter{cfg: cfg, lib: lib, weights: lib.NewScope("drafter " + dir)}
+	d := &Drafter{cfg: cfg, lib: lib, weights: lib.NewScope("drafter " + dir), steps: replay.New(lib)}
 	if err := lib.Do(ctx, func(s *mlx.Scope) error { return d.read(ctx, s, ck, o) }); err != nil {
 		d.weights.Close()
 		return nil, fmt.Errorf("load %s: %w", dir, err)
@@ -211,7 +213,10 @@ func (l *draftLayer) each(f func(*mlx.Array)) {
 func (d *Drafter) Config() *DraftConfig { return d.cfg }
 
 // Close frees the weights. It may be called from any goroutine, more than once.
-func (d *Drafter) Close() error { return d.weights.Close() }
+func (d *Drafter) Close() error {
+	d.steps.Close()
+	return d.weights.Close()
+}
 
 // Features is the context feature of tapped hidden states, each [1, S, hidden]
 // in the order of target_layer_ids: hidden_norm(fc(taps)), [1, S, hidden].
@@ -251,22 +256,35 @@ func (d *Drafter) Append(s *mlx.Scope, c *DraftContext, tapped []mlx.Array, n in
 // append writes all tapped rows and advances by n of them: rows past the count
 // are scratch, like a block's.
 func (d *Drafter) append(s *mlx.Scope, c *DraftContext, tapped []mlx.Array, n nn.Rows) error {
-	f := d.Features(s, tapped)
-	for i := range d.layers {
-		l := &d.layers[i]
-		k, v := l.keysValues(s, d.cfg, l.in.Range(s, 1, 3).Forward(s, f))
-		c.kv[i].Write(s, c.at.RoPE(s, k, l.rope), v, c.at, l.keep(c.low))
+	rows := tapped[0].Dim(1)
+	c.settleFor(s, rows)
+	var written []mlx.Array
+	done := false
+	if c.recorded && rows <= kernels.BlockRows {
+		written, done = d.run(s, c, "append", rows, tapped, d.project)
 	}
-	after := c.at.Advance(s, n)
-	if err := s.Err(); err != nil {
-		for _, kv := range c.kv {
-			kv.Discard()
+	if !done {
+		written = d.project(s, c, tapped)
+	}
+	var after nn.Position
+	var end mlx.Array
+	if len(written) == 0 {
+		after = c.at.Advance(s, n)
+	} else {
+		after, end = nn.At(c.at.Bound+n.N), s.Add(written[0], n.Count(s))
+		if !c.at.Exact() || !n.Exact() {
+			after.Array, end = end, mlx.Array{}
 		}
+	}
+	if err := s.Err(); err != nil {
+		c.discard()
 		return err
 	}
 	for _, kv := range c.kv {
 		kv.Adopt(c.owner)
 	}
+	c.owner.Free(c.end)
+	c.end = c.owner.Move(end)
 	if after.Array.Valid() {
 		old := c.at.Array
 		after.Array = c.owner.Move(after.Array)
@@ -274,6 +292,41 @@ func (d *Drafter) append(s *mlx.Scope, c *DraftContext, tapped []mlx.Array, n nn
 	}
 	c.at = after
 	return nil
+}
+
+// project writes keys and values of tapped rows to the end of every layer's
+// buffers. Where kernels do that in place, it gives the position, int32 [1], as an
+// array on which whoever reads the rows depends.
+func (d *Drafter) project(s *mlx.Scope, c *DraftContext, tapped []mlx.Array) (written []mlx.Array) {
+	f := d.Features(s, tapped)
+	if s.Err() != nil {
+		return nil
+	}
+	rows := f.Dim(1)
+	for i := range d.layers {
+		l := &d.layers[i]
+		in := l.in.Range(s, 1, 3).Forward(s, f)
+		if s.Err() != nil {
+			return nil
+		}
+		if l.split.Writes(s, f) {
+			keys, values := c.kv[i].Open(s, c.at, rows, l.keep(c.low))
+			if c.kv[i].Begins() == 0 {
+				at := c.position(s)
+				if written != nil {
+					at = written[0]
+				}
+				if _, done, ok := l.split.Into(s, kernels.Cols{}, in[0], in[1], mlx.Array{}, l.kNorm.Weight, at, l.invFreq, keys, values); ok {
+					written = []mlx.Array{done}
+					continue
+				}
+			}
+			c.kv[i].Discard()
+		}
+		k, v := l.keysValues(s, d.cfg, in)
+		c.kv[i].Write(s, c.at.RoPE(s, k, l.rope), v, c.at, l.keep(c.low))
+	}
+	return written
 }
 
 // Propose runs the block of embedded rows [1, B, hidden], the anchor's first
@@ -289,15 +342,21 @@ func (d *Drafter) Propose(s *mlx.Scope, c *DraftContext, block mlx.Array) mlx.Ar
 		s.Fail(fmt.Errorf("a draft block of %d rows: it needs the anchor and at least one mask row", b))
 		return mlx.Array{}
 	}
-	x := s.AsType(block, d.dtype)
-	var at, rest mlx.Array // x + rest is the residual stream
-	if d.layers[0].split != nil {
-		at = c.at.Data(s)
+	c.settleFor(s, b)
+	var x mlx.Array
+	done := false
+	if c.recorded && b <= kernels.BlockRows {
+		var out []mlx.Array
+		out, done = d.run(s, c, "propose", b, []mlx.Array{block}, func(s *mlx.Scope, c *DraftContext, in []mlx.Array) []mlx.Array {
+			return []mlx.Array{d.pass(s, c, in[0])}
+		})
+		if len(out) == 1 {
+			x = out[0]
+		}
 	}
-	for i := range d.layers {
-		x, rest = d.layers[i].forward(s, d.cfg, x, rest, c.kv[i], c.at, at, c.low)
+	if !done {
+		x = d.pass(s, c, block)
 	}
-	_, x = d.norm.Add(s, s.SliceAxis(x, 1, 1, b), s.SliceAxis(rest, 1, 1, b))
 	for _, kv := range c.kv {
 		if s.Err() != nil {
 			kv.Discard()
@@ -307,6 +366,24 @@ func (d *Drafter) Propose(s *mlx.Scope, c *DraftContext, block mlx.Array) mlx.Ar
 			kv.Adopt(c.owner)
 		}
 	}
+	return x
+}
+
+// pass builds Propose's graph; what the layers write is left in c.
+func (d *Drafter) pass(s *mlx.Scope, c *DraftContext, block mlx.Array) mlx.Array {
+	b := block.Dim(1)
+	x := s.AsType(block, d.dtype)
+	var at, rest mlx.Array // x + rest is the residual stream
+	if d.layers[0].split != nil {
+		at = c.position(s)
+	}
+	for i := range d.layers {
+		x, rest = d.layers[i].forward(s, d.cfg, x, rest, c.kv[i], c.at, at, c.low)
+	}
+	if s.Err() != nil {
+		return mlx.Array{}
+	}
+	_, x = d.norm.Add(s, s.SliceAxis(x, 1, 1, b), s.SliceAxis(rest, 1, 1, b))
 	return x
 }
 
@@ -331,16 +408,13 @@ func (l *draftLayer) keysValues(s *mlx.Scope, c *DraftConfig, kv []kernels.Cols)
 }
 
 // heads are a block's queries, keys and values [1, heads, T, dim] at position p,
-// which is at as data.
-func (l *draftLayer) heads(s *mlx.Scope, c *DraftConfig, h mlx.Array, p nn.Position, at mlx.Array) (q, k, v mlx.Array) {
-	in := l.in.Forward(s, h)
-	if s.Err() != nil {
-		return mlx.Array{}, mlx.Array{}, mlx.Array{}
-	}
+// which is at as data, from its maps' results.
+func (l *draftLayer) heads(s *mlx.Scope, c *DraftConfig, in []kernels.Cols, p nn.Position, at mlx.Array) (q, k, v mlx.Array) {
 	if l.split != nil {
 		return l.split.Split(s, in[0], in[1], in[2], l.qNorm.Weight, l.kNorm.Weight, at, l.invFreq)
 	}
-	q = l.qNorm.Forward(s, s.Reshape(in[0].Take(s), 1, h.Dim(1), c.NumAttentionHeads, c.HeadDim))
+	t := in[0].Array.Dim(1)
+	q = l.qNorm.Forward(s, s.Reshape(in[0].Take(s), 1, t, c.NumAttentionHeads, c.HeadDim))
 	q = p.RoPE(s, s.SwapAxes(q, 1, 2), l.rope)
 	k, v = l.keysValues(s, c, in[1:])
 	return q, p.RoPE(s, k, l.rope), v
@@ -353,17 +427,35 @@ func (l *draftLayer) forward(s *mlx.Scope, c *DraftConfig, x, rest mlx.Array, kv
 		return mlx.Array{}, mlx.Array{}
 	}
 	x, h := l.inputNorm.Add(s, x, rest)
-	q, k, v := l.heads(s, c, h, p, at)
+	in := l.in.Forward(s, h)
 	if s.Err() != nil {
 		return mlx.Array{}, mlx.Array{}
 	}
-	keys, values := kv.Write(s, k, v, p, l.keep(low))
+	scale := nn.AttentionScale(c.HeadDim)
 	var y mlx.Array
-	if scale := nn.AttentionScale(c.HeadDim); kv.Begins() == 0 && l.split.Attends(s, q, keys) {
-		y = l.split.Attend(s, q, keys, values, at, kernels.See(l.window), scale, kernels.All(h))
-	} else {
-		y = kv.Attend(s, q, keys, values, p, l.window, scale)
-		y = s.Reshape(s.SwapAxes(y, 1, 2), 1, x.Dim(1), c.NumAttentionHeads*c.HeadDim)
+	if l.split.Writes(s, h) {
+		keys, values := kv.Open(s, p, h.Dim(1), l.keep(low))
+		if kv.Begins() == 0 {
+			if q, _, ok := l.split.Into(s, in[0], in[1], in[2], l.qNorm.Weight, l.kNorm.Weight, at, l.invFreq, keys, values); ok {
+				y = l.split.Attend(s, q, keys, values, at, kernels.See(l.window), scale, kernels.All(h))
+			}
+		}
+		if !y.Valid() {
+			kv.Discard()
+		}
+	}
+	if !y.Valid() {
+		q, k, v := l.heads(s, c, in, p, at)
+		if s.Err() != nil {
+			return mlx.Array{}, mlx.Array{}
+		}
+		keys, values := kv.Write(s, k, v, p, l.keep(low))
+		if kv.Begins() == 0 && l.split.Attends(s, q, keys) {
+			y = l.split.Attend(s, q, keys, values, at, kernels.See(l.window), scale, kernels.All(h))
+		} else {
+			y = kv.Attend(s, q, keys, values, p, l.window, scale)
+			y = s.Reshape(s.SwapAxes(y, 1, 2), 1, x.Dim(1), c.NumAttentionHeads*c.HeadDim)
+		}
 	}
 	x, h = l.postNorm.Add(s, x, l.o.Forward(s, y))
 	return x, l.mlp.Forward(s, h)

@@ -8,12 +8,21 @@ import (
 	"github.com/godflash/godflash/mlx"
 )
 
-// SetPipelined makes the session keep cycles in flight as it does on a GPU, so
-// that a CPU can test that path.
-func (s *Session) SetPipelined(on bool) { s.decoder.pipelined = on }
+// SetPipelined makes the session keep cycles in flight and replay recorded passes
+// as it does on a GPU, so that a CPU can test that path.
+func (s *Session) SetPipelined(on bool) { s.decoder.SetPipelined(on) }
 
 // SetPipelined is Session.SetPipelined below it.
-func (d *Decoder) SetPipelined(on bool) { d.pipelined = on }
+func (d *Decoder) SetPipelined(on bool) {
+	d.pipelined = on
+	if t, ok := d.target.(qwenTarget); ok {
+		t.recorded = on
+		d.target = t
+	}
+	if d.context != nil {
+		d.context.recorded = on
+	}
+}
 
 // SetRows lets f choose the rows of every cycle, 1 to limit; nil the engine.
 func (s *Session) SetRows(f func(limit int) int) {
@@ -215,3 +224,6 @@ func (e *Engine) DropPrefixes() {
 
 // SetText makes ids the session's text, of which nothing is known.
 func (s *Session) SetText(ids []int) { s.setTokens(ids) }
+
+// RecordedDrafts is the number of the drafter's passes that are replayed.
+func (s *Session) RecordedDrafts() int { return s.decoder.drafter.steps.Len() }

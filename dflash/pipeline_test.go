@@ -17,6 +17,7 @@ func TestPipelined(t *testing.T) {
 			e := open(t, pair, dflash.Options{})
 			s := newSession(t, e)
 			s.SetPipelined(true)
+			waiting := newSession(t, e)
 			refs := references(t, pair)
 			for _, i := range []int{7, 9} {
 				for _, block := range []int{1, 3, 16} {
@@ -27,8 +28,13 @@ func TestPipelined(t *testing.T) {
 					ids, _ := run(t, s, r)
 					require.Equalf(t, refs[i].Greedy, ids, "prompt %d, block %d", i, block)
 					checkStats(t, s.Stats(), ids, block)
+					if block == 16 {
+						run(t, waiting, r)
+						require.InDelta(t, waiting.Stats().Cycles, s.Stats().Cycles, 1.01)
+					}
 				}
 			}
+			require.Positive(t, s.RecordedDrafts())
 		})
 	}
 }

@@ -59,9 +59,14 @@ type TargetCache interface {
 }
 
 // QwenTarget makes a qwen model a Target.
-func QwenTarget(m *qwen.Model) Target { return qwenTarget{m} }
+func QwenTarget(m *qwen.Model) Target {
+	return qwenTarget{m, m.Library().Device() == mlx.DeviceGPU}
+}
 
-type qwenTarget struct{ *qwen.Model }
+type qwenTarget struct {
+	*qwen.Model
+	recorded bool // see qwen.ForwardOptions
+}
 
 func (t qwenTarget) Info() TargetInfo { return qwenInfo(t.Config()) }
 
@@ -86,6 +91,6 @@ func (t qwenTarget) Fork(c TargetCache) (TargetCache, error) {
 }
 
 func (t qwenTarget) Forward(s *mlx.Scope, ids mlx.Array, c TargetCache, taps []int) (mlx.Array, []mlx.Array) {
-	out := t.Model.Forward(s, ids, c.(*qwen.Cache), &qwen.ForwardOptions{Taps: taps})
+	out := t.Model.Forward(s, ids, c.(*qwen.Cache), &qwen.ForwardOptions{Taps: taps, Recorded: t.recorded})
 	return out.Hidden, out.Taps
 }

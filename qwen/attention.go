@@ -28,6 +28,14 @@ func (l *attention) forward(s *mlx.Scope, x mlx.Array, cache *nn.KV, p nn.Positi
 	if s.Err() != nil {
 		return mlx.Array{}
 	}
+	if l.split.Writes(s, x) {
+		keys, values := cache.Open(s, p, x.Dim(1), 0)
+		q, _, ok := l.split.Into(s, in[0], in[1], in[2], l.qNorm.Weight, l.kNorm.Weight, at, l.invFreq, keys, values)
+		if ok {
+			return l.o.Forward(s, l.split.Attend(s, q, keys, values, at, kernels.See{Causal: true}, l.scale, in[0]))
+		}
+		cache.Discard()
+	}
 	var q, k, v, gate mlx.Array
 	if l.split != nil {
 		q, k, v = l.split.Split(s, in[0], in[1], in[2], l.qNorm.Weight, l.kNorm.Weight, at, l.invFreq)

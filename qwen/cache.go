@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/godflash/godflash/internal/nn"
+	"github.com/godflash/godflash/internal/replay"
 	"github.com/godflash/godflash/mlx"
 )
 
@@ -29,6 +30,10 @@ type Cache struct {
 	pending int          // rows of the last forward pass
 	max     int          // positions that the model has
 	state   stateShape
+	// last is the last pass's Hidden where its kernels wrote to the buffers in
+	// place: whoever needs the rows depends on it.
+	last  mlx.Array
+	steps *replay.Steps // for the commit of a pass with ForwardOptions.Recorded, nil after others
 }
 
 // NewCache makes the state of an empty sequence. It may be called from any
@@ -43,12 +48,16 @@ func (m *Model) NewCache() *Cache {
 	}
 	for i, kind := range m.cfg.LayerTypes {
 		if kind == FullAttention {
-			c.kv[i] = nn.NewKV(m.cfg.NumKeyValueHeads, m.cfg.HeadDim, m.dtype)
+			c.kv[i] = m.newKV()
 		} else {
 			c.rec[i] = &recurrent{}
 		}
 	}
 	return c
+}
+
+func (m *Model) newKV() *nn.KV {
+	return nn.NewKV(m.cfg.NumKeyValueHeads, m.cfg.HeadDim, m.dtype)
 }
 
 // Close frees the state. It may be called from any goroutine, more than once.
@@ -70,8 +79,8 @@ func (c *Cache) Reset() {
 			c.rec[i].clear(c.owner)
 		}
 	}
-	c.owner.Free(c.at.Array)
-	c.at, c.pending = nn.At(0), 0
+	c.owner.Free(c.at.Array, c.last)
+	c.at, c.pending, c.last = nn.At(0), 0, mlx.Array{}
 }
 
 // Commit keeps the first n of the pending rows, 0 <= n <= Pending, and gives
@@ -105,9 +114,11 @@ func (c *Cache) commit(s *mlx.Scope, n nn.Rows) error {
 		return errors.New("commit without a pending block")
 	}
 	after := c.at.Advance(s, n)
-	for _, r := range c.rec {
-		if r != nil {
-			r.commit(s, n)
+	if !c.commitRecorded(s, n) {
+		for _, r := range c.rec {
+			if r != nil {
+				r.commit(s, n)
+			}
 		}
 	}
 	if err := s.Err(); err != nil {
@@ -151,7 +162,28 @@ func (c *Cache) Arrays() []mlx.Array {
 	if c.at.Array.Valid() {
 		out = append(out, c.at.Array)
 	}
+	if c.last.Valid() {
+		out = append(out, c.last)
+	}
 	return out
+}
+
+// settle has what was written in place done before MLX reads the buffers: it does
+// not know that they change.
+func (c *Cache) settle(s *mlx.Scope) {
+	if c.last.Valid() && s.Err() == nil {
+		s.Fail(s.AsyncEval(c.last))
+	}
+}
+
+// fits reports whether a block of rows needs no other buffers.
+func (c *Cache) fits(rows int) bool {
+	for _, kv := range c.kv {
+		if kv != nil && !kv.Fits(c.at, rows) {
+			return false
+		}
+	}
+	return true
 }
 
 // LayerState is the committed state of one layer. Attention layers have Keys
@@ -180,6 +212,7 @@ func (c *Cache) Layer(s *mlx.Scope, layer int) (LayerState, error) {
 	}
 	if kv := c.kv[layer]; kv != nil {
 		if a := kv.Arrays(); a != nil {
+			c.settle(s)
 			st.Keys = s.Contiguous(s.SliceAxis(a[0], 2, 0, c.at.Bound))
 			st.Values = s.Contiguous(s.SliceAxis(a[1], 2, 0, c.at.Bound))
 		}
@@ -203,8 +236,14 @@ func (c *Cache) begin(rows int) error {
 }
 
 // adopt takes what the layers wrote in a forward pass that was built without
-// an error.
-func (c *Cache) adopt(rows int) {
+// an error. last is for Cache.last, the zero Array where nothing was written in
+// place.
+func (c *Cache) adopt(rows int, last mlx.Array) {
+	c.owner.Free(c.last)
+	c.last = mlx.Array{}
+	if last.Valid() {
+		c.last = c.owner.Ref(last)
+	}
 	for i := range c.kv {
 		if c.kv[i] != nil {
 			c.kv[i].Adopt(c.owner)

@@ -28,3 +28,6 @@ func Resident(dir string) (int64, error) {
 	}
 	return weights.Resident(ck.Checkpoint, mlx.DeviceCPU, normName, ck.plan, mlx.QuantizeOptions{}), nil
 }
+
+// Steps is the number of recorded graphs.
+func (m *Model) Steps() int { return m.steps.Len() }

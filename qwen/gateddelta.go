@@ -88,27 +88,15 @@ func (l *gatedDelta) tail(s *mlx.Scope, r *recurrent, dt mlx.Dtype) mlx.Array {
 // commit computes the state after the first n rows of the pending block.
 func (r *recurrent) commit(s *mlx.Scope, n nn.Rows) {
 	b := &r.block
-	kernel := b.convIn.Dim(1) - b.rows
-	if !n.Exact() {
-		r.next.conv = s.SliceDynamic(b.convIn, n.Array, []int{1}, []int{1, kernel, b.convIn.Dim(2)})
-		r.next.state = r.replay(s, n)
-		return
-	}
-	if n.N == 0 {
+	switch {
+	case n.Exact() && n.N == 0:
 		r.next.conv, r.next.state = mlx.Array{}, mlx.Array{}
-		return
-	}
-	r.next.conv = s.Contiguous(s.SliceAxis(b.convIn, 1, n.N, n.N+kernel))
-	if n.N == b.rows {
+	case n.Exact() && n.N == b.rows:
+		r.next.conv = s.Contiguous(s.SliceAxis(b.convIn, 1, n.N, b.convIn.Dim(1)))
 		r.next.state = b.after
-		return
+	default: // the kept rows once more, from the state before the block
+		r.next.conv, r.next.state = b.rule.Keep(s, b.in, r.state, b.convIn, n.N, n.Array)
 	}
-	r.next.state = r.replay(s, n)
-}
-
-// replay scans the kept rows from the state before the block.
-func (r *recurrent) replay(s *mlx.Scope, n nn.Rows) mlx.Array {
-	return r.block.rule.Replay(s, r.block.in, r.state, n.N, n.Array)
 }
 
 // hold takes the pending block, and the zeros that an empty state began with,

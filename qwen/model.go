@@ -5,6 +5,7 @@ import (
 
 	"github.com/godflash/godflash/internal/kernels"
 	"github.com/godflash/godflash/internal/nn"
+	"github.com/godflash/godflash/internal/replay"
 	"github.com/godflash/godflash/mlx"
 )
 
@@ -22,6 +23,7 @@ type Model struct {
 	head   nn.Linear
 	heads  *kernels.Heads // of all attention layers, nil where operations serve
 	set    *kernels.Set   // nil on the CPU
+	steps  *replay.Steps
 }
 
 // layer is one decoder block: x + mixer(norm(x)), then x + mlp(norm(x)).
@@ -40,13 +42,22 @@ func (m *Model) Config() *Config { return m.cfg }
 func (m *Model) Library() *mlx.Library { return m.lib }
 
 // Close frees the weights. It may be called from any goroutine, more than once.
-func (m *Model) Close() error { return m.weights.Close() }
+func (m *Model) Close() error {
+	m.steps.Close()
+	return m.weights.Close()
+}
 
 // ForwardOptions are the choices of a forward pass; nil means none.
 type ForwardOptions struct {
 	// Taps are decoder layers, counted from 0, whose outputs the pass hands
 	// out, before the model's final norm. The last layer is allowed.
 	Taps []int
+	// Recorded replays the graph of an earlier pass with as many rows (up to 16),
+	// where there is one, instead of building it: on a GPU the host then has much
+	// less to do for each token. The tokens are the same up to the order of a
+	// GPU's sums, for the position counts as data; on the CPU they are the same
+	// always.
+	Recorded bool
 }
 
 // Output is what a forward pass gives; its arrays live in the pass's scope.
@@ -77,20 +88,50 @@ func (m *Model) Forward(s *mlx.Scope, ids mlx.Array, c *Cache, o *ForwardOptions
 		s.Fail(err)
 		return Output{}
 	}
-	out := Output{Taps: make([]mlx.Array, len(o.Taps))}
 	for _, t := range o.Taps {
 		if t < 0 || t >= len(m.layers) {
 			s.Fail(fmt.Errorf("tap of layer %d in a model with %d layers", t, len(m.layers)))
 			return Output{}
 		}
 	}
+	if rows > kernels.BlockRows || !c.fits(rows) {
+		c.settle(s)
+	}
+	c.steps = nil
+	if o.Recorded {
+		c.steps = m.steps
+		if out, ok := m.recorded(s, ids, c, o.Taps); ok {
+			return out
+		}
+	}
+	out := m.pass(s, ids, c, o.Taps)
+	if s.Err() != nil {
+		c.discard()
+		return Output{}
+	}
+	c.adopt(rows, m.written(s, out.Hidden))
+	return out
+}
+
+// written is Cache.last after a pass.
+func (m *Model) written(s *mlx.Scope, hidden mlx.Array) mlx.Array {
+	if m.heads.Writes(s, hidden) {
+		return hidden
+	}
+	return mlx.Array{}
+}
+
+// pass builds the graph of a pass. What the layers write is left in c.
+func (m *Model) pass(s *mlx.Scope, ids mlx.Array, c *Cache, taps []int) Output {
+	out := Output{Taps: make([]mlx.Array, len(taps))}
+	rows := ids.Size()
 	x := s.Reshape(m.Embed(s, ids), 1, rows, m.cfg.HiddenSize)
 	var at, rest mlx.Array // x + rest is the residual stream
 	if m.heads != nil {
 		at = c.at.Data(s)
 	}
 	tap := func(layer int, x mlx.Array) {
-		for j, t := range o.Taps {
+		for j, t := range taps {
 			if t == layer {
 				out.Taps[j] = x
 			}
@@ -106,11 +147,6 @@ func (m *Model) Forward(s *mlx.Scope, ids mlx.Array, c *Cache, o *ForwardOptions
 	}
 	out.Hidden = s.Add(x, rest)
 	tap(len(m.layers)-1, out.Hidden)
-	if s.Err() != nil {
-		c.discard()
-		return Output{}
-	}
-	c.adopt(rows)
 	return out
 }
 

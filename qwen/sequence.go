@@ -101,6 +101,7 @@ func (c *Cache) Rows(s *mlx.Scope, from, to int) []mlx.Array {
 		s.Fail(fmt.Errorf("rows %d to %d of a sequence of %d", from, to, c.at.Bound))
 		return nil
 	}
+	c.settle(s)
 	var out []mlx.Array
 	for _, kv := range c.kv {
 		if kv != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/godflash/godflash/internal/kernels"
 	"github.com/godflash/godflash/internal/nn"
+	"github.com/godflash/godflash/internal/replay"
 	"github.com/godflash/godflash/internal/safetensors"
 	"github.com/godflash/godflash/internal/weights"
 	"github.com/godflash/godflash/mlx"
@@ -61,7 +62,7 @@ func Load(ctx context.Context, lib *mlx.Library, dir string, o *LoadOptions) (*M
 			return nil, err
 		}
 	}
-	m := &Model{cfg: cfg, lib: lib, weights: lib.NewScope("weights of " + dir)}
+	m := &Model{cfg: cfg, lib: lib, weights: lib.NewScope("weights of " + dir), steps: replay.New(lib)}
 	err = lib.Do(ctx, func(s *mlx.Scope) error { return m.read(ctx, s, ck, log, o.Progress) })
 	if err != nil {
 		m.weights.Close()

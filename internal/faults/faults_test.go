@@ -44,8 +44,8 @@ var planted = []fault{
 		"./dflash", "TestReference/tiny-qwen3$/block_16|TestMaxTokens",
 	},
 	{
-		"convolution tail one row late", "qwen/gateddelta.go",
-		"s.SliceAxis(b.convIn, 1, n.N, n.N+kernel)", "s.SliceAxis(b.convIn, 1, n.N-1, n.N-1+kernel)",
+		"convolution tail one row late", "internal/kernels/delta.go",
+		"s.SliceAxis(convIn, 1, n, n+kept)", "s.SliceAxis(convIn, 1, n-1, n-1+kept)",
 		"./dflash", "TestRollbackRounds/gated_delta",
 	},
 	{
@@ -55,8 +55,33 @@ var planted = []fault{
 	},
 	{
 		"rejected rows stay in the recurrent state", "qwen/gateddelta.go",
-		"	if n.N == b.rows {\n", "	if n.N <= b.rows {\n",
+		"case n.Exact() && n.N == b.rows:", "case n.Exact():",
 		"./dflash", "TestRollbackRounds/gated_delta",
+	},
+	{
+		"a recorded pass keeps the position that it was recorded at", "qwen/recorded.go",
+		"at: nn.Position{Bound: bound, Array: at},", "at: nn.Position{Bound: bound, Array: s.Minimum(at, s.Full(float64(bound-9), mlx.Int32, 1))},",
+		"./qwen", "TestRecorded",
+	},
+	{
+		"a recorded commit takes the states of another layer", "qwen/recorded.go",
+		"r.next.conv, r.next.state, out = out[0], r.block.after, out[1:]", "r.next.conv, r.next.state, out = out[0], out[0], out[1:]",
+		"./qwen", "TestRecorded",
+	},
+	{
+		"recorded drafts write to the buffers of the recording", "dflash/draftrecorded.go",
+		"	c.wrote(out[n:])\n", "	c.wrote(buffers)\n",
+		"./dflash", "TestPipelined$/tiny-qwen3$",
+	},
+	{
+		"keys are written one row late", "internal/kernels/into.go",
+		"(size_t)(position[0] + row), capacity", "(size_t)(position[0] + row + 1), capacity",
+		"./internal/kernels", "TestInto",
+	},
+	{
+		"kept rows leave the tail of the whole block", "internal/kernels/deltatext.go",
+		"conv_in[(size_t)n * CH + i]", "conv_in[(size_t)rows * CH + i]",
+		"./internal/kernels", "TestKernels",
 	},
 	{
 		"rejected rows stay in the attention cache", "internal/nn/position.go",

@@ -1,0 +1,86 @@
+package dflash
+
+import (
+	"fmt"
+
+	"github.com/godflash/godflash/internal/nn"
+	"github.com/godflash/godflash/internal/replay"
+	"github.com/godflash/godflash/mlx"
+)
+
+// The drafter's two passes from recorded graphs, as qwen.ForwardOptions.Recorded
+// does it for the target: functions of the rows, the position and the context's
+// buffers.
+
+// open makes room for rows in every layer and gives the buffers and what a
+// recorded graph depends on besides its inputs' shapes.
+func (d *Drafter) open(s *mlx.Scope, c *DraftContext, rows int) (buffers []mlx.Array, bases []int) {
+	for i, kv := range c.kv {
+		keys, values := kv.Open(s, c.at, rows, d.layers[i].keep(c.low))
+		buffers, bases = append(buffers, keys, values), append(bases, kv.Begins())
+	}
+	return buffers, bases
+}
+
+// standIn is a context for the recording of a pass over rows.
+func (d *Drafter) standIn(at mlx.Array, bound int, buffers []mlx.Array, bases []int) *DraftContext {
+	c := &DraftContext{at: nn.Position{Bound: bound, Array: at}}
+	for i := range d.layers {
+		c.kv = append(c.kv, d.newKV().StandIn(buffers[2*i], buffers[2*i+1], bases[i]))
+	}
+	return c
+}
+
+func (c *DraftContext) written(to []mlx.Array) []mlx.Array {
+	for _, kv := range c.kv {
+		keys, values := kv.Written()
+		to = append(to, keys, values)
+	}
+	return to
+}
+
+func (c *DraftContext) wrote(buffers []mlx.Array) {
+	for i, kv := range c.kv {
+		kv.Wrote(buffers[2*i], buffers[2*i+1])
+	}
+}
+
+func (c *DraftContext) discard() {
+	for _, kv := range c.kv {
+		kv.Discard()
+	}
+}
+
+// run replays the pass of that name over rows of in; false when it is not
+// recorded. Afterwards the context holds what the pass wrote. f is the pass on a
+// stand-in.
+func (d *Drafter) run(s *mlx.Scope, c *DraftContext, name string, rows int, in []mlx.Array, f func(s *mlx.Scope, c *DraftContext, in []mlx.Array) []mlx.Array) ([]mlx.Array, bool) {
+	buffers, bases := d.open(s, c, rows)
+	if s.Err() != nil {
+		c.discard()
+		return nil, true
+	}
+	bound, first := c.at.Bucket(rows), len(in)
+	step := d.steps.Of(fmt.Sprint(name, rows, " ", bound, buffers[0].Dim(2), bases), func(*replay.Step) mlx.Func {
+		return func(s *mlx.Scope, in []mlx.Array) []mlx.Array {
+			c := d.standIn(in[first], bound, in[first+1:], bases)
+			out := f(s, c, in[:first])
+			if s.Err() != nil {
+				return nil
+			}
+			return c.written(out)
+		}
+	})
+	if step == nil {
+		c.discard()
+		return nil, false
+	}
+	out := step.Run(s, append(append(in[:first:first], c.position(s)), buffers...))
+	if s.Err() != nil {
+		c.discard()
+		return nil, true
+	}
+	n := len(out) - len(buffers)
+	c.wrote(out[n:])
+	return out[:n], true
+}

@@ -1,0 +1,120 @@
+// Package replay keeps recorded graphs of functions that run again and again
+// with other arrays of the same shapes: the passes of a decoding cycle. To build
+// such a graph operation by operation costs the host more than a GPU needs to
+// run it; MLX copies a recorded one in a fraction of the time.
+package replay
+
+import (
+	"sync"
+
+	"github.com/godflash/godflash/mlx"
+)
+
+const (
+	// recordAt is the use at which a function is recorded. To record takes a few
+	// times as long as to build, so what comes up now and then is only built.
+	recordAt = 3
+	// most bounds the recorded graphs and the keys looked out for.
+	most, mostSeen = 24, 512
+)
+
+// Steps are the recorded functions of a model, by key. All methods but Close run
+// on the library's worker.
+type Steps struct {
+	lib *mlx.Library
+
+	mu     sync.Mutex // Close comes from any goroutine
+	steps  map[string]*Step
+	seen   map[string]int
+	clock  uint64
+	closed bool
+}
+
+// Step is one recorded function.
+type Step struct {
+	// Layout is what the function noted about its results while it was recorded.
+	Layout any
+
+	scope    *mlx.Scope
+	compiled *mlx.Compiled
+	used     uint64
+}
+
+// New makes an empty set of steps.
+func New(lib *mlx.Library) *Steps {
+	return &Steps{lib: lib, steps: map[string]*Step{}, seen: map[string]int{}}
+}
+
+// Of is the step of that key, which stands for everything that f's graph depends
+// on but the shapes of its inputs do not show. It is nil before the key has come
+// up often enough, and after Close: the caller then builds the graph itself. f is
+// recorded at the step's first Run; see [mlx.Func] for what it may do. It must
+// not depend on a sequence.
+func (st *Steps) Of(key string, f func(p *Step) mlx.Func) *Step {
+	if st == nil {
+		return nil
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.closed {
+		return nil
+	}
+	st.clock++
+	if p := st.steps[key]; p != nil {
+		p.used = st.clock
+		return p
+	}
+	if len(st.seen) == mostSeen {
+		clear(st.seen)
+	}
+	st.seen[key]++
+	if st.seen[key] < recordAt {
+		return nil
+	}
+	delete(st.seen, key)
+	if len(st.steps) == most {
+		st.dropOldest()
+	}
+	p := &Step{scope: st.lib.NewScope("recorded step"), used: st.clock}
+	p.compiled = p.scope.Compile(f(p), mlx.CompileOptions{Unfused: true})
+	st.steps[key] = p
+	return p
+}
+
+func (st *Steps) dropOldest() {
+	var oldest string
+	for key, p := range st.steps {
+		if oldest == "" || p.used < st.steps[oldest].used {
+			oldest = key
+		}
+	}
+	st.steps[oldest].scope.Close() // on the worker already: it does not wait
+	delete(st.steps, oldest)
+}
+
+// Run is the function of in; the results belong to s. Errors are the scope's.
+func (p *Step) Run(s *mlx.Scope, in []mlx.Array) []mlx.Array {
+	if s.Err() != nil {
+		return nil
+	}
+	return p.compiled.Call(s, in...)
+}
+
+// Len is the number of recorded graphs.
+func (st *Steps) Len() int {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return len(st.steps)
+}
+
+// Close drops the graphs. What they hold, a model's weights among it, is then
+// free to go.
+func (st *Steps) Close() {
+	st.mu.Lock()
+	steps := st.steps
+	st.steps, st.closed = map[string]*Step{}, true
+	st.mu.Unlock() // the worker may want it before it closes a scope
+	for _, p := range steps {
+		p.scope.Close()
+	}
+}
