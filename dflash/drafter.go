@@ -33,12 +33,15 @@ type Drafter struct {
 	hiddenNorm nn.RMSNorm
 	layers     []draftLayer
 	norm       nn.RMSNorm
+	set        *kernels.Set // nil on the CPU
+	linked     bool         // the layers can be a chain
 	steps      *replay.Steps
 }
 
 type draftLayer struct {
 	inputNorm, postNorm nn.RMSNorm
 	in                  nn.Packed // q, k, v
+	kv                  nn.Packed // k and v of it, for the context's rows, where in is whole
 	o                   nn.Linear
 	qNorm, kNorm        nn.RMSNorm
 	mlp                 nn.SwiGLU
@@ -142,13 +145,14 @@ func (d *Drafter) read(ctx context.Context, s *mlx.Scope, ck *safetensors.Checkp
 	r.Quantize = draftQuantization(o.Bits)
 	c := d.cfg
 	d.dtype, d.bits = r.Dtype(), o.Bits
-	set := kernels.New(d.weights, o.Logger)
-	r.Kernels = set
+	set := kernels.New(ctx, d.weights, o.Logger)
+	r.Kernels, d.set = set, set
 	heads := set.Heads(kernels.HeadsShape{Queries: c.NumAttentionHeads, Keys: c.NumKeyValueHeads, Dim: c.HeadDim, Rotated: c.HeadDim, Eps: c.RMSNormEps})
-	err = r.Part(ctx, d.weights, func(r *weights.Reader, _ *mlx.Scope) func(func(*mlx.Array)) {
+	err = r.Part(ctx, d.weights, func(r *weights.Reader, s *mlx.Scope) func(func(*mlx.Array)) {
 		d.fc = r.Linear("fc")
 		d.hiddenNorm = r.Norm("hidden_norm", c.RMSNormEps, 0)
 		d.norm = r.Norm("norm", c.RMSNormEps, 0)
+		d.linked = d.fc.Link(s)
 		return func(f func(*mlx.Array)) {
 			d.fc.Each(f)
 			d.hiddenNorm.Each(f)
@@ -164,6 +168,7 @@ func (d *Drafter) read(ctx context.Context, s *mlx.Scope, ck *safetensors.Checkp
 		p := fmt.Sprintf("layers.%d.", i)
 		err := r.Part(ctx, d.weights, func(r *weights.Reader, s *mlx.Scope) func(func(*mlx.Array)) {
 			d.layers[i] = newDraftLayer(r, s, c, heads, i, p)
+			d.linked = d.layers[i].link(s) && d.linked
 			return d.layers[i].each
 		})
 		if err != nil {
@@ -188,6 +193,9 @@ func newDraftLayer(r *weights.Reader, s *mlx.Scope, c *DraftConfig, heads *kerne
 		split:  heads,
 		window: nn.Window{Causal: c.causal(i)},
 	}
+	if l.in.Whole() {
+		l.kv = l.in.Range(s, 1, 3)
+	}
 	l.rope = nn.Rotation(s, c.HeadDim, c.RopeTheta, c.yarn, &l.qNorm, &l.kNorm)
 	if heads != nil {
 		l.invFreq = kernels.InvFreq(s, l.rope)
@@ -203,6 +211,7 @@ func (l *draftLayer) each(f func(*mlx.Array)) {
 		n.Each(f)
 	}
 	l.in.Each(f)
+	l.kv.Each(f)
 	l.o.Each(f)
 	l.mlp.Each(f)
 	f(&l.rope.Freqs)
@@ -298,19 +307,14 @@ func (d *Drafter) append(s *mlx.Scope, c *DraftContext, tapped []mlx.Array, n nn
 // buffers. Where kernels do that in place, it gives the position, int32 [1], as an
 // array on which whoever reads the rows depends.
 func (d *Drafter) project(s *mlx.Scope, c *DraftContext, tapped []mlx.Array) (written []mlx.Array) {
-	f := d.Features(s, tapped)
+	kv := d.keysAndValues(s, tapped)
 	if s.Err() != nil {
 		return nil
 	}
-	rows := f.Dim(1)
 	for i := range d.layers {
-		l := &d.layers[i]
-		in := l.in.Range(s, 1, 3).Forward(s, f)
-		if s.Err() != nil {
-			return nil
-		}
-		if l.split.Writes(s, f) {
-			keys, values := c.kv[i].Open(s, c.at, rows, l.keep(c.low))
+		l, in := &d.layers[i], kv[i]
+		if l.split.Writes(s, in[0].Array) {
+			keys, values := c.kv[i].Open(s, c.at, in[0].Array.Dim(1), l.keep(c.low))
 			if c.kv[i].Begins() == 0 {
 				at := c.position(s)
 				if written != nil {
@@ -327,6 +331,26 @@ func (d *Drafter) project(s *mlx.Scope, c *DraftContext, tapped []mlx.Array) (wr
 		c.kv[i].Write(s, c.at.RoPE(s, k, l.rope), v, c.at, l.keep(c.low))
 	}
 	return written
+}
+
+// keysAndValues are each layer's maps of tapped rows.
+func (d *Drafter) keysAndValues(s *mlx.Scope, tapped []mlx.Array) [][]kernels.Cols {
+	if out, ok := d.chainContext(s, tapped); ok {
+		return out
+	}
+	f := d.Features(s, tapped)
+	if s.Err() != nil {
+		return nil
+	}
+	out := make([][]kernels.Cols, len(d.layers))
+	for i := range d.layers {
+		kv := d.layers[i].kv
+		if !kv.Whole() {
+			kv = d.layers[i].in.Range(s, 1, 3)
+		}
+		out[i] = kv.Forward(s, f)
+	}
+	return out
 }
 
 // Propose runs the block of embedded rows [1, B, hidden], the anchor's first
@@ -373,6 +397,12 @@ func (d *Drafter) Propose(s *mlx.Scope, c *DraftContext, block mlx.Array) mlx.Ar
 func (d *Drafter) pass(s *mlx.Scope, c *DraftContext, block mlx.Array) mlx.Array {
 	b := block.Dim(1)
 	x := s.AsType(block, d.dtype)
+	if d.linked && d.set.Chains(s, x) {
+		if x, ok := d.chain(s, c, x); ok {
+			return x
+		}
+		c.discard()
+	}
 	var at, rest mlx.Array // x + rest is the residual stream
 	if d.layers[0].split != nil {
 		at = c.position(s)
@@ -427,36 +457,35 @@ func (l *draftLayer) forward(s *mlx.Scope, c *DraftConfig, x, rest mlx.Array, kv
 		return mlx.Array{}, mlx.Array{}
 	}
 	x, h := l.inputNorm.Add(s, x, rest)
-	in := l.in.Forward(s, h)
-	if s.Err() != nil {
-		return mlx.Array{}, mlx.Array{}
-	}
-	scale := nn.AttentionScale(c.HeadDim)
-	var y mlx.Array
-	if l.split.Writes(s, h) {
-		keys, values := kv.Open(s, p, h.Dim(1), l.keep(low))
-		if kv.Begins() == 0 {
-			if q, _, ok := l.split.Into(s, in[0], in[1], in[2], l.qNorm.Weight, l.kNorm.Weight, at, l.invFreq, keys, values); ok {
-				y = l.split.Attend(s, q, keys, values, at, kernels.See(l.window), scale, kernels.All(h))
-			}
-		}
-		if !y.Valid() {
-			kv.Discard()
-		}
-	}
-	if !y.Valid() {
-		q, k, v := l.heads(s, c, in, p, at)
-		if s.Err() != nil {
-			return mlx.Array{}, mlx.Array{}
-		}
-		keys, values := kv.Write(s, k, v, p, l.keep(low))
-		if kv.Begins() == 0 && l.split.Attends(s, q, keys) {
-			y = l.split.Attend(s, q, keys, values, at, kernels.See(l.window), scale, kernels.All(h))
-		} else {
-			y = kv.Attend(s, q, keys, values, p, l.window, scale)
-			y = s.Reshape(s.SwapAxes(y, 1, 2), 1, x.Dim(1), c.NumAttentionHeads*c.HeadDim)
-		}
-	}
+	y := l.mix(s, c, l.in.Forward(s, h), kv, p, at, low)
 	x, h = l.postNorm.Add(s, x, l.o.Forward(s, y))
 	return x, l.mlp.Forward(s, h)
+}
+
+// mix is what lies between the maps, of their results in.
+func (l *draftLayer) mix(s *mlx.Scope, c *DraftConfig, in []kernels.Cols, kv *nn.KV, p nn.Position, at mlx.Array, low int) mlx.Array {
+	if s.Err() != nil {
+		return mlx.Array{}
+	}
+	t, scale := in[0].Array.Dim(1), nn.AttentionScale(c.HeadDim)
+	none := kernels.All(in[0].Array) // these heads have no gates
+	if l.split.Writes(s, in[0].Array) {
+		keys, values := kv.Open(s, p, t, l.keep(low))
+		if kv.Begins() == 0 {
+			if q, _, ok := l.split.Into(s, in[0], in[1], in[2], l.qNorm.Weight, l.kNorm.Weight, at, l.invFreq, keys, values); ok {
+				return l.split.Attend(s, q, keys, values, at, kernels.See(l.window), scale, none)
+			}
+		}
+		kv.Discard()
+	}
+	q, k, v := l.heads(s, c, in, p, at)
+	if s.Err() != nil {
+		return mlx.Array{}
+	}
+	keys, values := kv.Write(s, k, v, p, l.keep(low))
+	if kv.Begins() == 0 && l.split.Attends(s, q, keys) {
+		return l.split.Attend(s, q, keys, values, at, kernels.See(l.window), scale, none)
+	}
+	y := kv.Attend(s, q, keys, values, p, l.window, scale)
+	return s.Reshape(s.SwapAxes(y, 1, 2), 1, t, c.NumAttentionHeads*c.HeadDim)
 }

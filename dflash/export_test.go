@@ -15,6 +15,13 @@ func (s *Session) SetPipelined(on bool) { s.decoder.SetPipelined(on) }
 // SetPipelined is Session.SetPipelined below it.
 func (d *Decoder) SetPipelined(on bool) {
 	d.pipelined = on
+	d.setRecorded(on)
+}
+
+// SetRecorded has passes replayed or built.
+func (s *Session) SetRecorded(on bool) { s.decoder.setRecorded(on) }
+
+func (d *Decoder) setRecorded(on bool) {
 	if t, ok := d.target.(qwenTarget); ok {
 		t.recorded = on
 		d.target = t

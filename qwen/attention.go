@@ -24,15 +24,20 @@ type attention struct {
 
 // forward runs x [1, T, hidden] at position p, which is at as data.
 func (l *attention) forward(s *mlx.Scope, x mlx.Array, cache *nn.KV, p nn.Position, at mlx.Array) mlx.Array {
-	in := l.in.Forward(s, x)
+	return l.o.Forward(s, l.mix(s, l.in.Forward(s, x), cache, p, at))
+}
+
+// mix is what lies between the maps, of their results in.
+func (l *attention) mix(s *mlx.Scope, in []kernels.Cols, cache *nn.KV, p nn.Position, at mlx.Array) mlx.Array {
 	if s.Err() != nil {
 		return mlx.Array{}
 	}
-	if l.split.Writes(s, x) {
-		keys, values := cache.Open(s, p, x.Dim(1), 0)
+	t := in[0].Array.Dim(1)
+	if l.split.Writes(s, in[0].Array) {
+		keys, values := cache.Open(s, p, t, 0)
 		q, _, ok := l.split.Into(s, in[0], in[1], in[2], l.qNorm.Weight, l.kNorm.Weight, at, l.invFreq, keys, values)
 		if ok {
-			return l.o.Forward(s, l.split.Attend(s, q, keys, values, at, kernels.See{Causal: true}, l.scale, in[0]))
+			return l.split.Attend(s, q, keys, values, at, kernels.See{Causal: true}, l.scale, in[0])
 		}
 		cache.Discard()
 	}
@@ -47,17 +52,17 @@ func (l *attention) forward(s *mlx.Scope, x mlx.Array, cache *nn.KV, p nn.Positi
 	}
 	keys, values := cache.Write(s, k, v, p, 0)
 	if cache.Begins() == 0 && l.split.Attends(s, q, keys) {
-		return l.o.Forward(s, l.split.Attend(s, q, keys, values, at, kernels.See{Causal: true}, l.scale, in[0]))
+		return l.split.Attend(s, q, keys, values, at, kernels.See{Causal: true}, l.scale, in[0])
 	}
 	y := cache.Attend(s, q, keys, values, p, nn.Window{Causal: true}, l.scale)
 	if l.split != nil {
-		return l.o.Forward(s, l.split.Join(s, y, in[0]))
+		return l.split.Join(s, y, in[0])
 	}
-	y = s.Reshape(s.SwapAxes(y, 1, 2), 1, x.Dim(1), l.heads*l.dim)
+	y = s.Reshape(s.SwapAxes(y, 1, 2), 1, t, l.heads*l.dim)
 	if l.gated {
 		y = s.Mul(y, s.Sigmoid(gate))
 	}
-	return l.o.Forward(s, y)
+	return y
 }
 
 // compose makes the heads in operations.

@@ -54,13 +54,17 @@ func (b *deltaBlock) each(f func(*mlx.Array)) {
 // forward runs x [1, T, hidden] from the state before the block and leaves the
 // block pending in r.
 func (l *gatedDelta) forward(s *mlx.Scope, x mlx.Array, r *recurrent) mlx.Array {
-	p := l.in.Forward(s, x)
+	return l.out.Forward(s, l.mix(s, l.in.Forward(s, x), r))
+}
+
+// mix is what lies between the maps, of their results in.
+func (l *gatedDelta) mix(s *mlx.Scope, in []kernels.Cols, r *recurrent) mlx.Array {
 	if s.Err() != nil {
 		return mlx.Array{}
 	}
-	qkv, z, b, a := p[0], p[1], p[2], p[3]
+	qkv, z, b, a := in[0], in[1], in[2], in[3]
 	q, rows, convIn := l.rule.In(s, kernels.DeltaSource{
-		Tail: l.tail(s, r, x.Dtype()), QKV: qkv, A: a, B: b,
+		Tail: l.tail(s, r, qkv.Array.Dtype()), QKV: qkv, A: a, B: b,
 		Conv: l.conv, Taps: l.taps, NegA: l.negA, DtBias: l.dtBias,
 	})
 	if s.Err() != nil {
@@ -72,8 +76,8 @@ func (l *gatedDelta) forward(s *mlx.Scope, x mlx.Array, r *recurrent) mlx.Array 
 		r.next.state = state
 	}
 	y, after := l.rule.Scan(s, q, &rows, state)
-	r.block = deltaBlock{rows: x.Dim(1), convIn: convIn, after: after, in: rows, rule: l.rule}
-	return l.out.Forward(s, l.rule.Out(s, y, z, l.norm.Weight))
+	r.block = deltaBlock{rows: qkv.Array.Dim(1), convIn: convIn, after: after, in: rows, rule: l.rule}
+	return l.rule.Out(s, y, z, l.norm.Weight)
 }
 
 // tail is the convolution's input before the block, zeros at the start.

@@ -24,6 +24,7 @@ type Model struct {
 	heads  *kernels.Heads // of all attention layers, nil where operations serve
 	set    *kernels.Set   // nil on the CPU
 	steps  *replay.Steps
+	linked bool // all layers can be a chain
 }
 
 // layer is one decoder block: x + mixer(norm(x)), then x + mlp(norm(x)).
@@ -123,9 +124,15 @@ func (m *Model) written(s *mlx.Scope, hidden mlx.Array) mlx.Array {
 
 // pass builds the graph of a pass. What the layers write is left in c.
 func (m *Model) pass(s *mlx.Scope, ids mlx.Array, c *Cache, taps []int) Output {
-	out := Output{Taps: make([]mlx.Array, len(taps))}
 	rows := ids.Size()
 	x := s.Reshape(m.Embed(s, ids), 1, rows, m.cfg.HiddenSize)
+	if m.linked && m.set.Chains(s, x) {
+		if out, ok := m.chain(s, x, c, taps); ok {
+			return out
+		}
+		c.discard()
+	}
+	out := Output{Taps: make([]mlx.Array, len(taps))}
 	var at, rest mlx.Array // x + rest is the residual stream
 	if m.heads != nil {
 		at = c.at.Data(s)

@@ -111,7 +111,7 @@ func TestRecorded(t *testing.T) {
 			}
 			require.Greater(t, longest, 256, "buffers grew")
 			require.Greater(t, m.Steps(), 5)
-			require.LessOrEqual(t, m.Steps(), 24, "recordings are bounded")
+			require.LessOrEqual(t, m.Steps(), 64, "recordings are bounded")
 		})
 	}
 }

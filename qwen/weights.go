@@ -237,7 +237,7 @@ func (m *Model) read(ctx context.Context, s *mlx.Scope, ck *checkpoint, log *slo
 	}
 	r.Progress = progress
 	m.dtype = r.Dtype()
-	set := kernels.New(m.weights, log)
+	set := kernels.New(ctx, m.weights, log)
 	r.Kernels, m.set = set, set
 	normOffset := 0.0
 	if ck.raw && m.cfg.hybrid() {
@@ -271,10 +271,12 @@ func (m *Model) read(ctx context.Context, s *mlx.Scope, ck *checkpoint, log *slo
 	if m.cfg.hybrid() {
 		rule = set.Delta(m.cfg.deltaShape())
 	}
+	m.linked = set != nil
 	for i := range m.layers {
 		err := r.Part(ctx, m.weights, func(r *weights.Reader, s *mlx.Scope) func(func(*mlx.Array)) {
 			b := builder{cfg: m.cfg, ck: ck, r: r, s: s, normOffset: normOffset, rule: rule, heads: m.heads}
 			m.layers[i] = b.layer(i)
+			m.linked = m.linked && m.layers[i].link(s)
 			return m.layers[i].each
 		})
 		if err != nil {

@@ -79,6 +79,21 @@ var planted = []fault{
 		"./internal/kernels", "TestInto",
 	},
 	{
+		"a chain adds the residual of the wrong place", "internal/nn/chain.go",
+		"return f.Down.Chain(s, h, kernels.Around{Residual: x.X,", "return f.Down.Chain(s, h, kernels.Around{Residual: y.X,",
+		"./internal/synthetic", "TestComposed",
+	},
+	{
+		"a chain's draft context is one layer's", "dflash/draftchain.go",
+		"d.layers[i].kv.Chain(", "d.layers[0].kv.Chain(",
+		"./internal/synthetic", "TestComposed",
+	},
+	{
+		"a chain's last block leaves its counter", "internal/kernels/chaintext.go",
+		"  if (last) *count = 0;\n", "",
+		"./internal/kernels", "TestChainRowByRow",
+	},
+	{
 		"kept rows leave the tail of the whole block", "internal/kernels/deltatext.go",
 		"conv_in[(size_t)n * CH + i]", "conv_in[(size_t)rows * CH + i]",
 		"./internal/kernels", "TestKernels",

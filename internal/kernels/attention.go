@@ -93,7 +93,7 @@ func (d HeadsShape) joinSpec() mlx.KernelSpec {
 // Attends reports whether Attend serves a block of rows over keys: on CUDA, for
 // bfloat16 and up to BlockRows rows, in a cache whose row 0 is position 0.
 func (k *Heads) Attends(s *mlx.Scope, q, keys mlx.Array) bool {
-	return k != nil && k.attention != nil && s.Err() == nil && q.Dim(2) <= BlockRows && q.Dtype() == mlx.BFloat16 && keys.Dim(2)%k.shape.tile() == 0
+	return k != nil && k.attention != nil && s.Err() == nil && q.Dim(2) <= BlockRows && k.set.tensorType(q.Dtype()) && keys.Dim(2)%k.shape.tile() == 0
 }
 
 // Attend is attention of queries [1, heads, T, dim] from position, int32 [1], over

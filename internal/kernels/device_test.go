@@ -54,7 +54,7 @@ func deltaFigures(t *testing.T) {
 	} {
 		do(t, func(s *mlx.Scope) {
 			r := newSource(s, 5)
-			set := New(s, nil)
+			set := New(t.Context(), s, nil)
 			for _, rows := range []int{1, 8, 16, 512, 2048, 4096} {
 				q, in := deltaRows(r, d, rows)
 				src := deltaInputs(r, d, mlx.BFloat16, rows, 0)
@@ -97,7 +97,7 @@ func q4Figures(t *testing.T) {
 	for _, shape := range [][2]int{{4096, 12288}, {4096, 4096}, {4096, 24576}, {5120, 17408}, {5120, 34816}, {5120, 16640}, {2048, 12288}, {2048, 512}} {
 		do(t, func(s *mlx.Scope) {
 			in, wide := shape[0], shape[1]
-			set := New(s, nil)
+			set := New(t.Context(), s, nil)
 			var weights []mlx.Quantized
 			key := s.Key(1)
 			random := func(n, k int) mlx.Quantized {
@@ -138,7 +138,7 @@ func q4Figures(t *testing.T) {
 
 func rowFigures(t *testing.T) {
 	do(t, func(s *mlx.Scope) {
-		set, r := New(s, nil), newSource(s, 7)
+		set, r := New(t.Context(), s, nil), newSource(s, 7)
 		for _, rows := range []int{1, 16} {
 			x, y, w := r.normal(mlx.BFloat16, 0, 1, 1, rows, 4096), r.normal(mlx.BFloat16, 0, 1, 1, rows, 4096), s.Ones(mlx.Float32, 4096)
 			require.NoError(t, s.Eval(x, y, w))
@@ -164,7 +164,7 @@ func headFigures(t *testing.T) {
 		{Queries: 24, Keys: 4, Dim: 256, Rotated: 64, Gated: true, Eps: 1e-6},
 	} {
 		do(t, func(s *mlx.Scope) {
-			set, r := New(s, nil), newSource(s, 8)
+			set, r := New(t.Context(), s, nil), newSource(s, 8)
 			k := set.Heads(d)
 			for _, rows := range []int{1, 16} {
 				nq, nk := d.Queries*d.queryWidth(), d.Keys*d.Dim

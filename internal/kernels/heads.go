@@ -72,6 +72,7 @@ type Heads struct {
 	split, gate     *mlx.Kernel
 	attention, join *mlx.Kernel // nil where MLX's attention serves
 	into            *mlx.Kernel // see Into, nil where there is none
+	set             *Set
 }
 
 // Heads makes the kernels for layers of a shape; nil without a Set, and for
@@ -80,7 +81,7 @@ func (set *Set) Heads(d HeadsShape) *Heads {
 	if set == nil || d.Dim%32 != 0 || d.Dim > 512 || d.Rotated%64 != 0 || d.Rotated > d.Dim || d.Rotated == 0 {
 		return nil
 	}
-	k := &Heads{shape: d, split: set.kernel(d.splitSpec())}
+	k := &Heads{shape: d, set: set, split: set.kernel(d.splitSpec())}
 	if d.Gated {
 		k.gate = set.kernel(d.gateSpec())
 	}
@@ -88,7 +89,10 @@ func (set *Set) Heads(d HeadsShape) *Heads {
 		return nil
 	}
 	if d.attends() {
-		k.attention, k.join, k.into = set.kernel(d.attentionSpec()), set.kernel(d.joinSpec()), set.kernel(d.intoSpec())
+		k.attention, k.join = set.kernel(d.attentionSpec()), set.kernel(d.joinSpec())
+		if !set.composed { // operations do not write in place
+			k.into = set.kernel(d.intoSpec())
+		}
 	}
 	return k
 }

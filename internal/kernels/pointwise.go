@@ -34,11 +34,13 @@ for (int i = 0; i < N; i++) {
 }
 `
 
-// swigluText is silu(gate)·up where both lie in one row, gate first.
+// swigluText is silu(gate)·up where both lie in one row by turns, HALF of each,
+// gate first.
 const swigluText = `
 const int row = bid / BLOCKS, c = (bid - row * BLOCKS) * 256 + tid;
 if (c < F) {
-  const float a = (float)x[(size_t)row * 2 * F + c], b = (float)x[(size_t)row * 2 * F + F + c];
+  const size_t at = (size_t)row * 2 * F + c / HALF * 2 * HALF + c % HALF;
+  const float a = (float)x[at], b = (float)x[at + HALF];
   o[(size_t)row * F + c] = (T)(a / (1.0f + GF_EXP(-a)) * b);
 }
 `
@@ -107,11 +109,18 @@ func swigluSpec() mlx.KernelSpec {
 		Outputs: []string{"o"},
 		Metal:   metal(swigluText), CUDA: cuda(swigluText),
 		Fallback: func(s *mlx.Scope, in []mlx.Array, l mlx.Launch) []mlx.Array {
-			f := templateInt(l, "F")
-			gate, up := Cols{in[0], 0, f}.Take(s), Cols{in[0], f, f}.Take(s)
-			return []mlx.Array{s.Mul(s.SiLU(gate), up)}
+			return []mlx.Array{glu(s, in[0], templateInt(l, "HALF"))}
 		},
 	}
+}
+
+// glu is swigluText in operations.
+func glu(s *mlx.Scope, x mlx.Array, half int) mlx.Array {
+	shape := x.Shape()
+	tiles := s.Reshape(x, -1, 2, half)
+	gate, up := s.SliceAxis(tiles, 1, 0, 1), s.SliceAxis(tiles, 1, 1, 2)
+	shape[len(shape)-1] /= 2
+	return s.Reshape(s.Mul(s.SiLU(gate), up), shape...)
 }
 
 // SwiGLU is silu(gate)·up, both of the same width.
@@ -119,14 +128,23 @@ func (set *Set) SwiGLU(s *mlx.Scope, gate, up Cols) mlx.Array {
 	if set == nil || set.swiglu == nil || gate.Array != up.Array || gate.At != 0 || up.At != gate.N || gate.Array.Dim(-1) != 2*gate.N {
 		return s.Mul(s.SiLU(gate.Take(s)), up.Take(s))
 	}
-	out := swigluCall(gate.Array).run(s, set.swiglu)
+	return set.SwiGLUTiles(s, gate.Array, gate.N)
+}
+
+// SwiGLUTiles is silu(gate)·up where half of each lie in x [..., 2·width] by turns,
+// gate first.
+func (set *Set) SwiGLUTiles(s *mlx.Scope, x mlx.Array, half int) mlx.Array {
+	if set == nil || set.swiglu == nil {
+		return glu(s, x, half)
+	}
+	out := swigluCall(x, half).run(s, set.swiglu)
 	if len(out) != 1 {
 		return mlx.Array{}
 	}
 	return out[0]
 }
 
-func swigluCall(x mlx.Array) call {
+func swigluCall(x mlx.Array, half int) call {
 	shape, dt := x.Shape(), x.Dtype()
 	last := len(shape) - 1
 	f, rows := shape[last]/2, rowsOf(shape)
@@ -135,6 +153,6 @@ func swigluCall(x mlx.Array) call {
 	return call{in: []mlx.Array{x}, launch: mlx.Launch{
 		Outputs: []mlx.Output{{Dtype: dt, Shape: shape}},
 		Grid:    [3]int{rows * blocks * 256}, Group: [3]int{256},
-		Template: []mlx.TemplateArg{{Name: "T", Value: dt}, {Name: "F", Value: f}, {Name: "BLOCKS", Value: blocks}},
+		Template: []mlx.TemplateArg{{Name: "T", Value: dt}, {Name: "F", Value: f}, {Name: "BLOCKS", Value: blocks}, {Name: "HALF", Value: half}},
 	}}
 }

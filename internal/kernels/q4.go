@@ -45,7 +45,7 @@ func (set *Set) QuantizedMatMul(s *mlx.Scope, x mlx.Array, q mlx.Quantized) mlx.
 		y := s.MatMul(x, t)
 		s.Free(w, t) // or the scope would keep the weight until it closes
 		return y
-	case rows > 1 && rows <= BlockRows && len(shape) == 3 && shape[0] == 1 && dt == mlx.BFloat16 && fitsQ4(shape[2], q):
+	case rows > 1 && rows <= BlockRows && len(shape) == 3 && shape[0] == 1 && set.tensorType(dt) && fitsQ4(shape[2], q) && set.tensorType(q.Scales.Dtype()):
 		out := q4Call(x, q).run(s, set.q4)
 		if len(out) != 1 {
 			return mlx.Array{}
@@ -59,7 +59,7 @@ func (set *Set) QuantizedMatMul(s *mlx.Scope, x mlx.Array, q mlx.Quantized) mlx.
 // warp takes at a time. For one row MLX's operation is as fast.
 func fitsQ4(in int, q mlx.Quantized) bool {
 	o := q.Options
-	return o.Mode == mlx.Affine && (o.Bits == 0 || o.Bits == 4) && (o.GroupSize == 0 || o.GroupSize == 64) && in%128 == 0 && q.Scales.Dtype() == mlx.BFloat16
+	return o.Mode == mlx.Affine && (o.Bits == 0 || o.Bits == 4) && (o.GroupSize == 0 || o.GroupSize == 64) && in%128 == 0
 }
 
 // tilesQ4 is the number of tiles of 8 outputs in a block.
@@ -68,7 +68,7 @@ const tilesQ4 = 2
 func q4Call(x mlx.Array, q mlx.Quantized) call {
 	n, rows := q.W.Dim(0), x.Dim(1)
 	return call{in: []mlx.Array{x, q.W, q.Scales, q.Biases}, launch: mlx.Launch{
-		Outputs: []mlx.Output{{Dtype: mlx.BFloat16, Shape: []int{1, rows, n}}},
+		Outputs: []mlx.Output{{Dtype: x.Dtype(), Shape: []int{1, rows, n}}},
 		Grid:    [3]int{(n + 8*tilesQ4 - 1) / (8 * tilesQ4) * 256}, Group: [3]int{256},
 		Template: q4Template,
 	}}

@@ -20,7 +20,8 @@ func pointwiseTrials(s *mlx.Scope) []trial {
 			out = append(out,
 				trial{fmt.Sprintf("add and norm of %d, %v", h, dt), addNormSpec(), addNormCall(x, y, w, 1e-6), tolerance},
 				trial{fmt.Sprintf("norm of %d, %v", h, dt), addNormSpec(), addNormCall(x, mlx.Array{}, w, 1e-6), tolerance},
-				trial{fmt.Sprintf("swiglu of %d, %v", h, dt), swigluSpec(), swigluCall(x), tolerance})
+				trial{fmt.Sprintf("swiglu of %d, %v", h, dt), swigluSpec(), swigluCall(x, h/2), tolerance},
+				trial{fmt.Sprintf("swiglu of %d by turns, %v", h, dt), swigluSpec(), swigluCall(x, h/4), tolerance})
 		}
 	}
 	return out

@@ -113,6 +113,11 @@ func samples(s *mlx.Scope) []sample {
 	}
 	weights := s.Quantize(wave(bf, 40, 256), q4Options)
 	x, y := wave(f32, 1, rows, 96), wave(f32, 1, rows, 96)
+	link := Chained{counter: s.Zeros(mlx.Int32, 2), t: tiling{nt: 2, kc: 512, u: 4}, in: 1024, out: 128}
+	wide := s.Quantize(wave(bf, 128, 1024), q4Options)
+	stream := Stream{X: wave(bf, 1, rows, 1024), Sums: s.Full(500, f32, rows, 1)}
+	chain := link.call(s.Zeros(f32, 1), stream, wide, Around{Norm: wave(f32, 1024), Eps: 1e-6, Residual: wave(bf, 1, rows, 128), Sums: true})
+	gates := link.call(s.Zeros(f32, 1), stream, wide, Around{Norm: wave(f32, 1024), Eps: 1e-6, SwiGLU: true})
 
 	out := []sample{
 		{spec: d.inSpec(), call: d.inCall(source), tolerance: 1e-4},
@@ -120,16 +125,18 @@ func samples(s *mlx.Scope) []sample {
 		{spec: d.keepSpec(), call: d.keepCall(&in, state, wave(f32, 1, 3+rows, ch), mlx.FromSlice(s, []int32{2})), tolerance: 1e-4},
 		{spec: d.outSpec(), call: d.outCall(wave(f32, rows, 2, 32), All(wave(f32, 1, rows, 64)), wave(f32, 32)), tolerance: 1e-4},
 		{spec: addNormSpec(), call: addNormCall(x, y, wave(f32, 96), 1e-6), tolerance: 1e-4},
-		{spec: swigluSpec(), call: swigluCall(x), tolerance: 1e-4},
+		{spec: swigluSpec(), call: swigluCall(x, 24), tolerance: 1e-4},
 		{spec: h.splitSpec(), call: h.splitCall(q, Cols{qkv, 256, 64}, Cols{qkv, 320, 64}, wave(f32, 64), wave(f32, 64), position, InvFreq(s, mlx.RoPEOptions{Dims: 64, Base: 1e4})), tolerance: 0.03},
 		{spec: h.gateSpec(), call: h.gateCall(wave(bf, 1, 2, rows, 64), q), tolerance: 0.03},
 		{spec: h.attentionSpec(), call: attention, tolerance: 0.03},
+		{spec: squaresSpec(), call: squaresCall(stream.X), tolerance: 1e-2},
 		{spec: h.intoSpec(), call: into, tolerance: 0.03, written: written},
 	}
 	if len(parts) == 2 {
 		out = append(out, sample{spec: h.joinSpec(), call: h.joinCall(parts[0], parts[1], q), tolerance: 0.03})
 	}
 	if s.Library().Device() == mlx.DeviceGPU { // on CPUs the operation adds in bfloat16
+		out = append(out, sample{spec: chainSpec(), call: chain, tolerance: 0.1}, sample{spec: chainSpec(), call: gates, tolerance: 0.1})
 		out = append(out, sample{spec: q4Spec(), call: q4Call(wave(bf, 1, rows, 256), weights), tolerance: 0.1})
 	}
 	return out

@@ -1,6 +1,7 @@
 package kernels
 
 import (
+	"context"
 	"log/slog"
 	"math"
 
@@ -14,16 +15,30 @@ type Set struct {
 	log   *slog.Logger
 
 	q4, addNorm, swiglu *mlx.Kernel
+	chain, squares      *mlx.Kernel
+	composed            bool
+	none                mlx.Array // float32 [1], for inputs that a launch does not use
+}
+
+type composedKey struct{}
+
+// WithComposed has the Sets made under ctx run on CPUs as well, every kernel by its
+// operations: so that tests there see what is around the kernels.
+func WithComposed(ctx context.Context) context.Context {
+	return context.WithValue(ctx, composedKey{}, true)
 }
 
 // New prepares a Set in owner; nil on the CPU. It must be called inside
 // Library.Do. Lines about kernels that fail go to log (nil: silence).
-func New(owner *mlx.Scope, log *slog.Logger) *Set {
-	if owner.Library().Device() == mlx.DeviceCPU {
+func New(ctx context.Context, owner *mlx.Scope, log *slog.Logger) *Set {
+	composed := ctx.Value(composedKey{}) != nil
+	if owner.Library().Device() == mlx.DeviceCPU && !composed {
 		return nil
 	}
-	set := &Set{owner: owner, log: log}
+	set := &Set{owner: owner, log: log, composed: composed}
 	set.q4, set.addNorm, set.swiglu = set.kernel(q4Spec()), set.kernel(addNormSpec()), set.kernel(swigluSpec())
+	set.chain, set.squares = set.kernel(chainSpec()), set.kernel(squaresSpec())
+	set.none = owner.Zeros(mlx.Float32, 1)
 	return set
 }
 
@@ -31,11 +46,14 @@ func New(owner *mlx.Scope, log *slog.Logger) *Set {
 // arranged as a kernel wants it.
 func (set *Set) kernel(spec mlx.KernelSpec) *mlx.Kernel {
 	k := set.owner.NewKernel(spec, set.log)
-	if k != nil && k.Backend() == "fallback" {
+	if k != nil && k.Backend() == "fallback" && !set.composed {
 		return nil
 	}
 	return k
 }
+
+// tensorType says that matrix kernels take activations of a type.
+func (set *Set) tensorType(dt mlx.Dtype) bool { return dt == mlx.BFloat16 || set.composed }
 
 // call is a kernel's inputs and launch.
 type call struct {

@@ -23,6 +23,7 @@ type Linear struct {
 	quant  mlx.Quantized
 
 	kernels *kernels.Set // nil where MLX's operations serve
+	chain   kernels.Chained
 }
 
 // With is the map by the kernels of a set.
@@ -78,6 +79,7 @@ func (l *Linear) Each(f func(*mlx.Array)) {
 	f(&l.weight)
 	f(&l.bias)
 	eachQuantized(&l.quant, f)
+	l.chain.Each(f)
 }
 
 // Embedding is a table [vocab, hidden] of which rows are taken, dense or
@@ -157,12 +159,19 @@ type SwiGLU struct {
 	GateUp Packed
 	Down   Linear
 
+	half    int          // outputs of gate and of up that lie together by turns; 0: all gates first
 	Kernels *kernels.Set // nil where MLX's operations serve
 }
 
 // NewSwiGLU puts the maps together; gate and up have width outputs each.
 func NewSwiGLU(s *mlx.Scope, gate, up, down Linear, width int) SwiGLU {
-	return SwiGLU{GateUp: Pack(s, Part{gate, width}, Part{up, width}), Down: down, Kernels: gate.kernels}
+	f := SwiGLU{GateUp: Pack(s, Part{gate, width}, Part{up, width}), Down: down, Kernels: gate.kernels}
+	if f.GateUp.Whole() {
+		if f.half = gate.kernels.Interleave(gate.quant, width); f.half > 0 {
+			f.GateUp.interleave(s, f.half)
+		}
+	}
+	return f
 }
 
 // Forward maps x [..., hidden] to the same shape.
@@ -173,6 +182,9 @@ func (f SwiGLU) Forward(s *mlx.Scope, x mlx.Array) mlx.Array {
 	}
 	if s.Err() != nil {
 		return mlx.Array{}
+	}
+	if f.half > 0 {
+		return f.Down.Forward(s, f.Kernels.SwiGLUTiles(s, p[0].Array, f.half))
 	}
 	return f.Down.Forward(s, f.Kernels.SwiGLU(s, p[0], p[1]))
 }

@@ -13,7 +13,7 @@ type Part struct {
 
 // Packed are several maps of the same input. On a GPU they are one product
 // where their weights allow it: one launch instead of several, and each output
-// is the same sum as before. On the CPU they stay apart, for there the outputs
+// is the same sum as before. Without kernels they stay apart, for then the outputs
 // would have to be cut out of the rows by copies.
 type Packed struct {
 	parts []Part
@@ -24,10 +24,10 @@ type Packed struct {
 // axis, which keeps the groups of quantised rows as they are.
 func Pack(s *mlx.Scope, parts ...Part) Packed {
 	p := Packed{parts: parts}
-	if s.Library().Device() == mlx.DeviceCPU {
+	first := parts[0].Linear
+	if first.kernels == nil {
 		return p
 	}
-	first := parts[0].Linear
 	weights, scales, biases := make([]mlx.Array, len(parts)), make([]mlx.Array, len(parts)), make([]mlx.Array, len(parts))
 	for i, part := range parts {
 		l := part.Linear
@@ -39,9 +39,20 @@ func Pack(s *mlx.Scope, parts ...Part) Packed {
 			weights[i] = l.quant.W
 		}
 	}
+	outs := 0
+	for _, part := range parts {
+		outs += part.Out
+	}
+	more := 0 // outputs that are always 0
+	if first.quant.W.Valid() {
+		more = first.kernels.Pad(first.quant, outs) - outs
+	}
 	join := func(a []mlx.Array) mlx.Array {
 		if !a[0].Valid() {
 			return mlx.Array{}
+		}
+		if more > 0 {
+			a = append(a, s.Zeros(a[0].Dtype(), more, a[0].Dim(1)))
 		}
 		return s.Concat(0, a...)
 	}
@@ -61,7 +72,7 @@ func Pack(s *mlx.Scope, parts ...Part) Packed {
 // together a view.
 func (p Packed) Range(s *mlx.Scope, i, j int) Packed {
 	out := Packed{parts: p.parts[i:j]}
-	if !p.packed() {
+	if !p.Whole() {
 		return out
 	}
 	from, to := 0, 0
@@ -85,6 +96,18 @@ func (p Packed) Range(s *mlx.Scope, i, j int) Packed {
 	return out
 }
 
+// interleave puts the outputs of two maps of one size by turns, half of each.
+func (p *Packed) interleave(s *mlx.Scope, half int) {
+	q := &p.whole.quant
+	for _, a := range []*mlx.Array{&q.W, &q.Scales, &q.Biases} {
+		if a.Valid() {
+			rows, width := a.Dim(0), a.Dim(1)
+			turns := s.SwapAxes(s.Reshape(*a, 2, rows/2/half, half, width), 0, 1)
+			*a = s.Reshape(s.Contiguous(turns), rows, width)
+		}
+	}
+}
+
 // like says that two maps can be parts of one product.
 func (l Linear) like(o Linear) bool {
 	if l.inOut || o.inOut || l.bias.Valid() || o.bias.Valid() || l.quant.W.Valid() != o.quant.W.Valid() {
@@ -96,18 +119,24 @@ func (l Linear) like(o Linear) bool {
 	return l.weight.Valid() && l.weight.Dtype() == o.weight.Dtype()
 }
 
-func (p Packed) packed() bool { return p.whole.weight.Valid() || p.whole.quant.W.Valid() }
+// Whole reports whether the maps are one product.
+func (p Packed) Whole() bool { return p.whole.weight.Valid() || p.whole.quant.W.Valid() }
 
 // Forward maps x [1, T, in] by every map: columns of one array, or an array each.
 func (p Packed) Forward(s *mlx.Scope, x mlx.Array) []kernels.Cols {
-	out := make([]kernels.Cols, len(p.parts))
-	if !p.packed() {
+	if !p.Whole() {
+		out := make([]kernels.Cols, len(p.parts))
 		for i, part := range p.parts {
 			out[i] = kernels.Cols{Array: part.Linear.Forward(s, x), N: part.Out}
 		}
 		return out
 	}
-	y, at := p.whole.Forward(s, x), 0
+	return p.columns(p.whole.Forward(s, x))
+}
+
+// columns are the maps' outputs in those of all.
+func (p Packed) columns(y mlx.Array) []kernels.Cols {
+	out, at := make([]kernels.Cols, len(p.parts)), 0
 	for i, part := range p.parts {
 		out[i] = kernels.Cols{Array: y, At: at, N: part.Out}
 		at += part.Out

@@ -15,7 +15,7 @@ const (
 	// times as long as to build, so what comes up now and then is only built.
 	recordAt = 3
 	// most bounds the recorded graphs and the keys looked out for.
-	most, mostSeen = 24, 512
+	most, mostSeen = 64, 512
 )
 
 // Steps are the recorded functions of a model, by key. All methods but Close run

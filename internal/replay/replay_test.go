@@ -58,17 +58,17 @@ func TestSteps(t *testing.T) {
 	require.Equal(t, map[string]int{"a": 1}, built)
 
 	for range 3 { // the ones used least go
-		for i := range 30 {
+		for i := range 80 {
 			call(fmt.Sprint(i))
 			call("a")
 		}
 	}
-	require.Equal(t, 24, steps.Len())
+	require.Equal(t, 64, steps.Len())
 	require.Equal(t, 1, built["a"])
 	for i := range 2000 { // what comes up once is forgotten
 		call(fmt.Sprint("once ", i))
 	}
-	require.Equal(t, 24, steps.Len())
+	require.Equal(t, 64, steps.Len())
 
 	handles := lib.LiveArrays()
 	steps.Close()

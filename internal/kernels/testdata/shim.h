@@ -141,6 +141,13 @@ static void gf_mma(float* c, const u32* a, u32 b0, u32 b1) {
   const u32 b[2] = {b0, b1};
   mma(c, a, b, 2);
 }
+static void gf_mma8(float* c, u32 a0, u32 a1, u32 b) {
+  const u32 a[2] = {a0, a1};
+  mma(c, a, &b, 1);
+}
+template <class T> static T __ldcg(const T* p) { return *p; }
+static void __threadfence() {}
+static int atomicAdd(int* p, int v) { const int old = *p; *p += v; return old; }
 static void gf_load_transposed(const void* p, u32* r) {
   const int w = current / 32, l = current % 32;
   memcpy(exchange[w][l], p, 16);
