@@ -85,7 +85,7 @@ var planted = []fault{
 	},
 	{
 		"a chain's draft context is one layer's", "dflash/draftchain.go",
-		"d.layers[i].kv.Chain(", "d.layers[0].kv.Chain(",
+		"d.layers[i].kv.Chain(", "d.layers[i/2].kv.Chain(",
 		"./internal/synthetic", "TestComposed",
 	},
 	{
