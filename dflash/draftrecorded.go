@@ -60,8 +60,22 @@ func (d *Drafter) run(s *mlx.Scope, c *DraftContext, name string, rows int, in [
 		c.discard()
 		return nil, true
 	}
-	bound, first := c.at.Bucket(rows), len(in)
-	step := d.steps.Of(fmt.Sprint(name, rows, " ", bound, buffers[0].Dim(2), bases), func(*replay.Step) mlx.Func {
+	if c.at.Exact() && d.lib.Device() == mlx.DeviceGPU && !d.layers[0].split.InPlace() {
+		c.discard()
+		return nil, false // see qwen's
+	}
+	first, size := len(in), buffers[0].Dim(2)
+	inPlace := true
+	for i, base := range bases {
+		inPlace = inPlace && base == 0 && d.layers[i].split.InPlace()
+		size = min(size, buffers[2*i].Dim(2))
+	}
+	bound, kind := size-rows, fmt.Sprint(name, rows)
+	if !inPlace { // the graph depends on which keys take part
+		bound = c.at.Bucket(rows)
+		kind += fmt.Sprint(" ", bound, bases)
+	}
+	step := d.steps.Of(kind, size, func(*replay.Step) mlx.Func {
 		return func(s *mlx.Scope, in []mlx.Array) []mlx.Array {
 			c := d.standIn(in[first], bound, in[first+1:], bases)
 			out := f(s, c, in[:first])

@@ -55,9 +55,9 @@ type ForwardOptions struct {
 	Taps []int
 	// Recorded replays the graph of an earlier pass with as many rows (up to 16),
 	// where there is one, instead of building it: on a GPU the host then has much
-	// less to do for each token. The tokens are the same up to the order of a
-	// GPU's sums, for the position counts as data; on the CPU they are the same
-	// always.
+	// less to do for each token. The position is data then; where that would slow
+	// attention down, the pass is built all the same. The tokens are the same up to
+	// the order of a GPU's sums, on the CPU always.
 	Recorded bool
 }
 

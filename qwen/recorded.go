@@ -55,7 +55,10 @@ func (m *Model) recorded(s *mlx.Scope, ids mlx.Array, c *Cache, taps []int) (Out
 	if rows > kernels.BlockRows {
 		return Output{}, false
 	}
-	capacity := 0
+	if c.at.Exact() && m.lib.Device() == mlx.DeviceGPU && !m.heads.InPlace() {
+		return Output{}, false // as data the position needs a mask, which slows MLX's attention down
+	}
+	size := 0 // of the buffers, the same for all layers
 	for i := range c.kv {
 		switch {
 		case c.kv[i] == nil && !c.rec[i].conv.Valid():
@@ -65,11 +68,16 @@ func (m *Model) recorded(s *mlx.Scope, ids mlx.Array, c *Cache, taps []int) (Out
 			if s.Err() != nil {
 				return Output{}, false
 			}
-			capacity = keys.Dim(2)
+			size = keys.Dim(2)
 		}
 	}
-	bound := c.at.Bucket(rows)
-	step := m.steps.Of(fmt.Sprint("pass ", rows, bound, capacity, taps), func(p *replay.Step) mlx.Func {
+	bound := size - rows
+	kind := fmt.Sprint("pass ", rows, taps)
+	if !m.heads.InPlace() { // the graph depends on how many keys take part
+		bound = c.at.Bucket(rows)
+		kind += fmt.Sprint(" ", bound)
+	}
+	step := m.steps.Of(kind, size, func(p *replay.Step) mlx.Func {
 		return func(s *mlx.Scope, in []mlx.Array) []mlx.Array { return m.record(s, in, p, bound, taps) }
 	})
 	if step == nil {
@@ -163,7 +171,7 @@ func (c *Cache) commitRecorded(s *mlx.Scope, n nn.Rows) bool {
 		return false // nothing recurrent
 	}
 	rows := c.pending
-	step := c.steps.Of(fmt.Sprint("commit ", rows, n.Exact(), layouts), func(*replay.Step) mlx.Func {
+	step := c.steps.Of(fmt.Sprint("commit ", rows, n.Exact(), layouts), 0, func(*replay.Step) mlx.Func {
 		return func(s *mlx.Scope, in []mlx.Array) []mlx.Array {
 			count := nn.Rows{N: rows}
 			if first > 0 {

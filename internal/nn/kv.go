@@ -1,14 +1,33 @@
 package nn
 
-import "github.com/godflash/godflash/mlx"
+import (
+	"math/bits"
 
-// RowStep is the number of rows by which a cache grows. A fixed step keeps
-// the number of distinct shapes small, which the GPU backends' plan caches
-// want, and the number of reallocations.
+	"github.com/godflash/godflash/mlx"
+)
+
+// RowStep divides the rows of a cache, and of the keys that take part where the
+// host knows only a bound of their number. A fixed step keeps the number of
+// distinct shapes small, which the GPU backends' plan caches want.
 const RowStep = 256
 
 // wholeSteps is n rows, rounded up.
-func wholeSteps(n int) int { return (n + RowStep - 1) / RowStep * RowStep }
+func wholeSteps(n int) int { return roundUp(n, RowStep) }
+
+func roundUp(n, step int) int { return (n + step - 1) / step * step }
+
+// capacityFor is the rows allocated for n: few sizes, because each costs a copy of
+// all that is there and, on a GPU, a recording of each pass, and at most an eighth
+// too many for long sequences.
+func capacityFor(n int) int {
+	switch {
+	case n <= 1024:
+		return wholeSteps(n)
+	case n <= 8192:
+		return roundUp(n, 2*RowStep)
+	}
+	return roundUp(n, 1<<(bits.Len(uint(n))-1)/8)
+}
 
 // KV holds the keys and values of one attention layer: two buffers
 // [1, heads, capacity, dim] whose rows below the sequence's length are valid.
@@ -98,7 +117,7 @@ func (c *KV) reserve(s *mlx.Scope, keys, values mlx.Array, base, end, used, keep
 // keep to used.
 func (c *KV) renew(s *mlx.Scope, keys, values mlx.Array, base, end, used, keep int) (mlx.Array, mlx.Array, int) {
 	from := max(base, min(keep, used))
-	capacity := wholeSteps(end - from)
+	capacity := capacityFor(end - from)
 	grow := func(old mlx.Array) mlx.Array {
 		fresh := s.Zeros(c.dtype, 1, c.heads, capacity, c.dim)
 		if n := used - from; old.Valid() && n > 0 {

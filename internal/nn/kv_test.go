@@ -149,7 +149,7 @@ func TestWriteAttend(t *testing.T) {
 	}
 }
 
-// The buffer grows by whole steps, holds what was written, and does not move
+// The buffer grows by whole steps, larger ones where it is large, holds what was written, and does not move
 // without need.
 func TestCapacity(t *testing.T) {
 	c := newCache(t, 0, everything)
@@ -157,7 +157,7 @@ func TestCapacity(t *testing.T) {
 	require.Zero(t, c.kv.Capacity())
 	require.Nil(t, c.kv.Arrays())
 	for _, step := range []struct{ from, to, capacity int }{
-		{0, 1, 256}, {1, 256, 256}, {256, 257, 512}, {257, 512, 512}, {300, 512, 512}, {512, 1100, 1280}, {0, 10, 1280},
+		{0, 1, 256}, {1, 256, 256}, {256, 257, 512}, {257, 512, 512}, {300, 512, 512}, {512, 1100, 1536}, {0, 10, 1536},
 	} {
 		c.step(all, step.from, step.to, nn.Window{Causal: true})
 		do(t, func(*mlx.Scope) { require.Equal(t, step.capacity, c.kv.Capacity()) })

@@ -71,7 +71,7 @@ func (c *KV) Load(s, owner *mlx.Scope, keys, values []mlx.Array, end int) {
 	if n == 0 {
 		return
 	}
-	capacity := wholeSteps(n)
+	capacity := capacityFor(n)
 	fill := func(parts []mlx.Array) mlx.Array {
 		fresh := s.Zeros(c.dtype, 1, c.heads, capacity, c.dim)
 		rows := parts[0]

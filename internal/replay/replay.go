@@ -24,10 +24,15 @@ type Steps struct {
 	lib *mlx.Library
 
 	mu     sync.Mutex // Close comes from any goroutine
-	steps  map[string]*Step
-	seen   map[string]int
+	steps  map[key]*Step
+	seen   map[string]int // uses of a kind that were not replayed
 	clock  uint64
 	closed bool
+}
+
+type key struct {
+	kind string
+	size int
 }
 
 // Step is one recorded function.
@@ -42,15 +47,15 @@ type Step struct {
 
 // New makes an empty set of steps.
 func New(lib *mlx.Library) *Steps {
-	return &Steps{lib: lib, steps: map[string]*Step{}, seen: map[string]int{}}
+	return &Steps{lib: lib, steps: map[key]*Step{}, seen: map[string]int{}}
 }
 
-// Of is the step of that key, which stands for everything that f's graph depends
-// on but the shapes of its inputs do not show. It is nil before the key has come
-// up often enough, and after Close: the caller then builds the graph itself. f is
-// recorded at the step's first Run; see [mlx.Func] for what it may do. It must
-// not depend on a sequence.
-func (st *Steps) Of(key string, f func(p *Step) mlx.Func) *Step {
+// Of is the step of a kind for a size. The two stand for everything that f's graph
+// depends on, the shapes of its inputs included. It is nil before the kind has come
+// up often enough, in whatever size, and after Close: the caller then builds the
+// graph itself. f is recorded at the step's first Run; see [mlx.Func] for what it
+// may do. It must not depend on a sequence.
+func (st *Steps) Of(kind string, size int, f func(p *Step) mlx.Func) *Step {
 	if st == nil {
 		return nil
 	}
@@ -60,6 +65,7 @@ func (st *Steps) Of(key string, f func(p *Step) mlx.Func) *Step {
 		return nil
 	}
 	st.clock++
+	key := key{kind, size}
 	if p := st.steps[key]; p != nil {
 		p.used = st.clock
 		return p
@@ -67,11 +73,9 @@ func (st *Steps) Of(key string, f func(p *Step) mlx.Func) *Step {
 	if len(st.seen) == mostSeen {
 		clear(st.seen)
 	}
-	st.seen[key]++
-	if st.seen[key] < recordAt {
+	if st.seen[kind]++; st.seen[kind] < recordAt {
 		return nil
 	}
-	delete(st.seen, key)
 	if len(st.steps) == most {
 		st.dropOldest()
 	}
@@ -82,9 +86,9 @@ func (st *Steps) Of(key string, f func(p *Step) mlx.Func) *Step {
 }
 
 func (st *Steps) dropOldest() {
-	var oldest string
+	var oldest key
 	for key, p := range st.steps {
-		if oldest == "" || p.used < st.steps[oldest].used {
+		if st.steps[oldest] == nil || p.used < st.steps[oldest].used {
 			oldest = key
 		}
 	}
@@ -112,7 +116,7 @@ func (st *Steps) Len() int {
 func (st *Steps) Close() {
 	st.mu.Lock()
 	steps := st.steps
-	st.steps, st.closed = map[string]*Step{}, true
+	st.steps, st.closed = map[key]*Step{}, true
 	st.mu.Unlock() // the worker may want it before it closes a scope
 	for _, p := range steps {
 		p.scope.Close()

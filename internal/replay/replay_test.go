@@ -29,7 +29,7 @@ func TestSteps(t *testing.T) {
 	steps := replay.New(lib)
 	call := func(key string) (recorded bool) {
 		require.NoError(t, lib.Do(t.Context(), func(s *mlx.Scope) error {
-			p := steps.Of(key, func(p *replay.Step) mlx.Func {
+			p := steps.Of(key, 1, func(p *replay.Step) mlx.Func {
 				return func(s *mlx.Scope, in []mlx.Array) []mlx.Array {
 					built[key]++
 					p.Layout = key
@@ -57,6 +57,11 @@ func TestSteps(t *testing.T) {
 	}
 	require.Equal(t, map[string]int{"a": 1}, built)
 
+	require.NoError(t, lib.Do(t.Context(), func(*mlx.Scope) error {
+		again := steps.Of("a", 2, func(*replay.Step) mlx.Func { return nil })
+		require.NotNil(t, again, "a kind that is known is recorded at once in another size")
+		return nil
+	}))
 	for range 3 { // the ones used least go
 		for i := range 80 {
 			call(fmt.Sprint(i))
@@ -76,7 +81,7 @@ func TestSteps(t *testing.T) {
 	require.False(t, call("a"), "nothing is recorded after Close")
 	require.LessOrEqual(t, lib.LiveArrays(), handles)
 	steps.Close()
-	require.Nil(t, (*replay.Steps)(nil).Of("a", nil))
+	require.Nil(t, (*replay.Steps)(nil).Of("a", 0, nil))
 }
 
 // A function that fails is the scope's error, every time.
@@ -85,7 +90,7 @@ func TestStepFails(t *testing.T) {
 	defer steps.Close()
 	for i := range 5 {
 		err := lib.Do(t.Context(), func(s *mlx.Scope) error {
-			p := steps.Of("bad", func(*replay.Step) mlx.Func {
+			p := steps.Of("bad", 0, func(*replay.Step) mlx.Func {
 				return func(s *mlx.Scope, in []mlx.Array) []mlx.Array { return []mlx.Array{s.MatMul(in[0], in[0])} }
 			})
 			if p != nil {
