@@ -74,12 +74,13 @@ func (d *Decoder) runCycle(ctx context.Context, rows int, want cut) (cycle, erro
 		if err != nil {
 			return err
 		}
-		built := time.Now()
 		clock.Built()
+		built := time.Now()
 		packed, err := readIDs(b.packed)
 		if err != nil {
 			return err
 		}
+		d.probe.Landed(built)
 		verified := time.Now()
 		if err := s.Err(); err != nil {
 			return err

@@ -146,10 +146,12 @@ func (d *Decoder) commitLaunched(s *mlx.Scope, b verified) error {
 // land reads the oldest cycle and lowers the bounds to what is known now.
 func (d *Decoder) land(s *mlx.Scope) (cycle, error) {
 	f := d.flights[0]
+	began := time.Now()
 	packed, err := readIDs(f.packed)
 	if err != nil {
 		return cycle{}, err
 	}
+	d.probe.Landed(began)
 	d.owner.Free(f.packed)
 	d.flights = d.flights[1:]
 	d.setMark(f.before, d.settled)

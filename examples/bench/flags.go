@@ -46,6 +46,7 @@ type options struct {
 	layers      int
 	accept      float64 // tokens per cycle
 	cycles      int
+	trace       string
 	peerContext []int // nil: all
 }
 
@@ -65,7 +66,7 @@ var exclusive = [][2]string{
 }
 
 // synthetic lists flags that mean something with -synthetic only.
-var syntheticOnly = []string{"bits", "layers", "accept", "cycles", "peer-context"}
+var syntheticOnly = []string{"bits", "layers", "accept", "cycles", "trace", "peer-context"}
 
 // parse reads the command line. Its errors wrap errUsage, or are flag.ErrHelp
 // after -h.
@@ -97,6 +98,7 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	flags.IntVar(&o.layers, "layers", 0, "make so many of the target's `layers` only")
 	flags.Float64Var(&o.accept, "accept", 6.5, "mean `number` of tokens per cycle that is replayed")
 	flags.IntVar(&o.cycles, "cycles", 24, "`number` of steps and cycles that are timed at a context length")
+	flags.StringVar(&o.trace, "trace", "", "write what the host did in the cycles at the last context length to this `file`, in Chrome's trace format")
 	peerContext := flags.String("peer-context", "", "`list` of context lengths at which -peer is measured too (default: all)")
 	forms := map[string]*bool{
 		asJSON:      flags.Bool(asJSON, false, "print one JSON object instead of the table"),
@@ -195,6 +197,8 @@ func check(o *options, rest []string, given map[string]bool) error {
 		return usagef("-model is empty")
 	case given["draft"] && o.draft == "":
 		return usagef("-draft is empty")
+	case given["trace"] && o.trace == "":
+		return usagef("-trace is empty")
 	case given["peer"] && o.peer == "":
 		return usagef("-peer is empty; it is a Python interpreter that has mlx-lm")
 	case given["draft"] && !given["model"]:

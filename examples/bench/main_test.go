@@ -93,7 +93,7 @@ func TestHelp(t *testing.T) {
 	got := runArgs(t, "-h")
 	require.Zero(t, got.status)
 	require.Empty(t, got.stdout)
-	for _, name := range []string{"model", "draft", "draft-bits", "block", "kinds", "prompt-file", "context", "max-tokens", "repeats", "warm-up", "temperature", "seed", "hash", "peer", "plot", "json", "markdown", "benchstat", "read", "synthetic", "bits", "layers", "accept", "cycles", "peer-context"} {
+	for _, name := range []string{"model", "draft", "draft-bits", "block", "kinds", "prompt-file", "context", "max-tokens", "repeats", "warm-up", "temperature", "seed", "hash", "peer", "plot", "json", "markdown", "benchstat", "read", "synthetic", "bits", "layers", "accept", "cycles", "trace", "peer-context"} {
 		require.Contains(t, got.stderr, "\n  -"+name)
 	}
 }

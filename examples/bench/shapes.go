@@ -95,6 +95,11 @@ func shapes(ctx context.Context, o *options, stderr io.Writer) (r *shapeReport, 
 		r.Contexts = append(r.Contexts, c)
 	}
 	r.Machine.LoadAfter = loadAverage(ctx)
+	if o.trace != "" {
+		if err := writeTrace(o.trace, m.last); err != nil {
+			return r, err
+		}
+	}
 	return r, nil
 }
 
@@ -113,6 +118,7 @@ type shapeBench struct {
 	engine   *dflash.Engine
 	peer     *peer // nil without
 	accepted []int
+	last     timed  // the newest run of cycles as the library runs them
 	prompts  uint64 // prompts made so far: no two are the same
 	say      func(format string, args ...any)
 }
@@ -183,6 +189,7 @@ func (m *shapeBench) at(ctx context.Context, n int, b bandwidth) (atContext, err
 			build = append(build, milliseconds(t.Build))
 		}
 		c.Peak = max(c.Peak, each.peak)
+		m.last = each
 		if info.Device != mlx.DeviceGPU {
 			continue // the library waits for every cycle there
 		}
@@ -190,6 +197,7 @@ func (m *shapeBench) at(ctx context.Context, n int, b bandwidth) (atContext, err
 		if err != nil {
 			return c, err
 		}
+		m.last = ahead
 		piped = append(piped, ahead.intervals...)
 		for _, t := range ahead.cycles {
 			dispatch = append(dispatch, milliseconds(t.Dispatch))
@@ -224,6 +232,7 @@ type mode struct {
 type timed struct {
 	intervals []float64 // ms from cycle to cycle
 	cycles    []probe.Times
+	reads     []probe.Read
 	prefill   float64 // ms
 	peak      int64
 }
@@ -264,6 +273,8 @@ func (m *shapeBench) run(ctx context.Context, n int, r dflash.Request, how mode)
 	t.intervals = t.intervals[min(skipped, len(t.intervals)):]
 	t.cycles = p.Times()
 	t.cycles = t.cycles[min(skipped, len(t.cycles)):]
+	t.reads = p.Reads()
+	t.reads = t.reads[min(skipped, len(t.reads)):]
 	m.say("%s, context %d: prefill %.0f ms, then %.2f s", name(r, how), n, t.prefill, at[len(at)-1].Sub(at[0]).Seconds())
 	return t, nil
 }

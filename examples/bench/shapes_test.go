@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -10,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/perf/benchfmt"
+
+	"github.com/godflash/godflash/internal/probe"
 )
 
 func TestPattern(t *testing.T) {
@@ -48,10 +52,11 @@ func TestIntervals(t *testing.T) {
 
 // Random weights are made, the pattern is replayed, and every part is timed.
 func TestSynthetic(t *testing.T) {
-	plot := filepath.Join(t.TempDir(), "x.png")
-	got := runArgs(t, "-synthetic", "Tiny", "-bits", "4", "-draft-bits", "4", "-layers", "2", "-block", "8", "-context", "8,16", "-cycles", "4", "-accept", "5", "-seed", "9", "-json", "-plot", plot)
+	plot, traced := filepath.Join(t.TempDir(), "x.png"), filepath.Join(t.TempDir(), "x.json")
+	got := runArgs(t, "-synthetic", "Tiny", "-bits", "4", "-draft-bits", "4", "-layers", "2", "-block", "8", "-context", "8,16", "-cycles", "4", "-accept", "5", "-seed", "9", "-json", "-plot", plot, "-trace", traced)
 	require.Zero(t, got.status, got.stderr)
 	require.FileExists(t, plot)
+	checkTrace(t, traced, 4)
 	require.Contains(t, got.stderr, "context 16: ")
 	var r shapeReport
 	d := json.NewDecoder(strings.NewReader(got.stdout))
@@ -186,4 +191,45 @@ func TestSyntheticInterrupted(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(stdout.String()), &r))
 	require.Len(t, r.Contexts, 1)
 	require.Equal(t, 8, r.Contexts[0].Context)
+}
+
+// checkTrace: each cycle's graph comes before its read, and nothing overlaps, for
+// the host does one thing at a time.
+func checkTrace(t *testing.T, path string, cycles int) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	var file struct{ TraceEvents []span }
+	require.NoError(t, json.Unmarshal(text, &file))
+	ended := map[string]float64{}
+	now := 0.0
+	for _, e := range file.TraceEvents {
+		require.Equal(t, "X", e.Phase)
+		require.GreaterOrEqual(t, e.Start+0.001, now, e.Name)
+		now = e.Start + e.Duration
+		ended[e.Name] = now
+	}
+	for i := range cycles {
+		require.Less(t, ended[fmt.Sprintf("graph of cycle %d", i)], ended[fmt.Sprintf("read cycle %d", i)])
+	}
+}
+
+// With a cycle in flight the read of one comes after the next one's hand-over.
+func TestTraceInFlight(t *testing.T) {
+	zero := time.Now()
+	at := func(ms int) time.Time { return zero.Add(time.Duration(ms) * time.Millisecond) }
+	ms := time.Millisecond
+	got := trace(timed{
+		cycles: []probe.Times{{Began: at(0), Build: 2 * ms, Dispatch: ms}, {Began: at(3), Build: 2 * ms, Dispatch: ms}},
+		reads:  []probe.Read{{Began: at(6), Ended: at(9)}, {Began: at(9), Ended: at(10)}},
+	})
+	require.Equal(t, []span{
+		{"graph of cycle 0", "X", 0, 2000, 1, 1},
+		{"hand cycle 0 over", "X", 2000, 1000, 1, 1},
+		{"read cycle 0", "X", 6000, 3000, 1, 1},
+		{"graph of cycle 1", "X", 3000, 2000, 1, 1},
+		{"hand cycle 1 over", "X", 5000, 1000, 1, 1},
+		{"read cycle 1", "X", 9000, 1000, 1, 1},
+	}, got)
+	require.Nil(t, trace(timed{}))
 }

@@ -29,6 +29,7 @@ type Probe struct {
 	at    int // of Accepted, the next entry
 	last  int // the entry that replaced a count last
 	times []Times
+	reads []Read
 	clock *Clock // of the cycle that is being built
 }
 
@@ -41,7 +42,12 @@ type Times struct {
 	// Draft, Verify and Commit are the parts, from graph to result. They are
 	// there with Split only, and Build and Dispatch are not to be used then.
 	Draft, Verify, Commit time.Duration
+	// Began is when the host began with the graph.
+	Began time.Time
 }
+
+// Read is when the host waited for the result of a cycle, in the order of Times.
+type Read struct{ Began, Ended time.Time }
 
 type key struct{}
 
@@ -89,6 +95,23 @@ func (p *Probe) Times() []Times {
 	return append([]Times{}, p.times...)
 }
 
+// Landed notes that the host waited from began until now for the oldest cycle.
+func (p *Probe) Landed(began time.Time) {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.reads = append(p.reads, Read{began, time.Now()})
+}
+
+// Reads are those of the cycles so far.
+func (p *Probe) Reads() []Read {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return append([]Read{}, p.reads...)
+}
+
 // Part is a part of a cycle.
 type Part int
 
@@ -128,7 +151,7 @@ func (p *Probe) Start() *Clock {
 		return nil
 	}
 	now := time.Now()
-	p.clock = &Clock{probe: p, began: now, part: now}
+	p.clock = &Clock{probe: p, began: now, part: now, times: Times{Began: now}}
 	return p.clock
 }
 
