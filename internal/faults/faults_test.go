@@ -79,6 +79,11 @@ var planted = []fault{
 		"./internal/kernels", "TestInto",
 	},
 	{
+		"parts of the keys depend on where a block ends", "internal/kernels/attentiontext.go",
+		"first + (part + SPLITS - first % SPLITS) % SPLITS", "first + (part + end) % SPLITS",
+		"./internal/kernels", "TestAttentionRowByRow",
+	},
+	{
 		"a chain adds the residual of the wrong place", "internal/nn/chain.go",
 		"return f.Down.Chain(s, h, kernels.Around{Residual: x.X,", "return f.Down.Chain(s, h, kernels.Around{Residual: y.X,",
 		"./internal/synthetic", "TestComposed",

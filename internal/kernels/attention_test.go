@@ -117,3 +117,40 @@ func TestAttention(t *testing.T) {
 		}
 	})
 }
+
+// A row has the same bits alone and in any block: the kernels' part in that drafted
+// and plain decoding are the same on a GPU, too.
+func TestAttentionRowByRow(t *testing.T) {
+	do(t, func(s *mlx.Scope) {
+		for i, d := range attentionShapes {
+			for _, see := range []See{{Causal: true}, {Causal: true, Size: 70}} {
+				const rows, at, capacity = 16, 1018, 1280 // over the border of tiles, one more than there are parts
+				r := newSource(s, 12)
+				bf := func(shape ...int) mlx.Array { return r.normal(mlx.BFloat16, 0, 1, shape...) }
+				c := attentionCase{d, see, at, rows, bf(1, d.Queries, rows, d.Dim), bf(1, d.Keys, capacity, d.Dim), bf(1, d.Keys, capacity, d.Dim), bf(1, rows, 7+d.Queries*d.queryWidth())}
+				part := func(from, to int) attentionCase {
+					one := c
+					one.at, one.rows = at+from, to-from
+					one.q, one.within = s.Contiguous(s.SliceAxis(c.q, 2, from, to)), s.Contiguous(s.SliceAxis(c.within, 1, from, to))
+					return one
+				}
+				none := func(c attentionCase) call {
+					parts := c.shape.attentionSpec().Fallback(s, c.call(s).in, c.call(s).launch)
+					return c.shape.joinCall(parts[0], parts[1], c.cols())
+				}
+				attend, join := runner(t, s, d.attentionSpec(), c.call(s)), runner(t, s, d.joinSpec(), none(c))
+				run := func(c attentionCase) []byte {
+					first := c.call(s)
+					raw := attend(first)
+					return join(c.shape.joinCall(array(t, s, raw[0], first.launch.Outputs[0]), array(t, s, raw[1], first.launch.Outputs[1]), c.cols()))[0]
+				}
+				whole := run(c)
+				size := len(whole) / rows
+				for _, k := range []int{0, 5, 6, 15} {
+					require.Equal(t, whole[k*size:(k+1)*size], run(part(k, k+1)), "shape %d, row %d", i, k)
+				}
+				require.Equal(t, whole[4*size:9*size], run(part(4, 9)), "shape %d", i)
+			}
+		}
+	})
+}

@@ -18,8 +18,10 @@ return (unsigned)*(const unsigned short*)&x | (unsigned)*(const unsigned short*)
 
 // attentionText is attention of up to 16 rows at a position that the device
 // knows, over the rows of a cache [1, HK, capacity, D]. A block takes every
-// SPLITS-th part of the keys for one key head, a warp one query head; tiles of BK
-// keys pass through shared memory. Row r sees the keys up to its own position,
+// SPLITS-th tile of BK keys for one key head, a warp one query head; tiles pass
+// through shared memory. Which keys lie together does not depend on where the block
+// ends, and a key that a row does not see adds an exact zero: so a row has the same
+// bits in any block. Row r sees the keys up to its own position,
 // or, not causal, up to the block's last; with a WINDOW, not those that lie
 // WINDOW or more positions before it. Parts leave unnormalised sums and, for
 // each, the greatest score and the sum of weights, in powers of two.
@@ -32,8 +34,7 @@ const int part = bid, kh = blockIdx.y, head = kh * GQ + warp;
 const int rows = q_shape[2], capacity = keys_shape[2];
 const int at = position[0], end = at + rows;
 const int first = WINDOW > 0 && at - WINDOW + 1 > 0 ? (at - WINDOW + 1) / BK : 0;
-const int tiles = (end + BK - 1) / BK - first, each = (tiles + SPLITS - 1) / SPLITS;
-const int from = first + part * each, to = min(first + tiles, from + each);
+const int from = first + (part + SPLITS - first % SPLITS) % SPLITS, to = (end + BK - 1) / BK;
 float m0 = -1e30f, m1 = -1e30f, l0 = 0, l1 = 0;
 float acc[D / 8][4];
 unsigned qa[D / 16][4];
@@ -47,7 +48,7 @@ for (int i = 0; i < D / 16; i++) {
   qa[i][2] = g < rows ? GF_UINT(q0 + i * 16 + 2 * t + 8) : 0; qa[i][3] = g + 8 < rows ? GF_UINT(q1 + i * 16 + 2 * t + 8) : 0;
 }
 const float scale = GF_FLOAT(SCALE) * 1.44269504f;
-for (int tile = from; tile < to; tile++) {
+for (int tile = from; tile < to; tile += SPLITS) {
   const __nv_bfloat16* kg = keys + ((size_t)kh * capacity + (size_t)tile * BK) * D;
   const __nv_bfloat16* vg = values + ((size_t)kh * capacity + (size_t)tile * BK) * D;
   __syncthreads();

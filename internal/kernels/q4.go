@@ -45,7 +45,7 @@ func (set *Set) QuantizedMatMul(s *mlx.Scope, x mlx.Array, q mlx.Quantized) mlx.
 		y := s.MatMul(x, t)
 		s.Free(w, t) // or the scope would keep the weight until it closes
 		return y
-	case rows > 1 && rows <= BlockRows && len(shape) == 3 && shape[0] == 1 && set.tensorType(dt) && fitsQ4(shape[2], q) && set.tensorType(q.Scales.Dtype()):
+	case rows <= BlockRows && len(shape) == 3 && shape[0] == 1 && set.tensorType(dt) && fitsQ4(shape[2], q) && set.tensorType(q.Scales.Dtype()):
 		out := q4Call(x, q).run(s, set.q4)
 		if len(out) != 1 {
 			return mlx.Array{}
@@ -56,7 +56,8 @@ func (set *Set) QuantizedMatMul(s *mlx.Scope, x mlx.Array, q mlx.Quantized) mlx.
 }
 
 // fitsQ4: affine 4 bits in groups of 64, whose rows divide into the groups that a
-// warp takes at a time. For one row MLX's operation is as fast.
+// warp takes at a time. For one row MLX's operation is as fast, but has other bits
+// than a row of a block has.
 func fitsQ4(in int, q mlx.Quantized) bool {
 	o := q.Options
 	return o.Mode == mlx.Affine && (o.Bits == 0 || o.Bits == 4) && (o.GroupSize == 0 || o.GroupSize == 64) && in%128 == 0
