@@ -14,25 +14,33 @@ import (
 	"github.com/godflash/godflash/mlx"
 )
 
-// What stands around the kernels is right: with every kernel by its operations the
-// scores and drafts are those of a model without kernels. The shapes suit a chain.
-func TestComposed(t *testing.T) {
-	lib, err := mlx.Open(&mlx.Options{Device: mlx.DeviceCPU})
-	require.NoError(t, err)
-	defer lib.Close()
+// chains are targets whose sizes suit a chain.
+func chains() map[string]fixture.Published {
 	dense := fixture.Published{
 		Name: "chain", Type: "qwen3", Guess: "made up", Hidden: 512, FFN: 1024, Layers: 3, Heads: 8, KVHeads: 2, HeadDim: 64,
 		Vocab: 512, MaxPositions: 1024, Theta: 1e6,
 	}
 	hybrid := dense
 	hybrid.Type, hybrid.Layers, hybrid.KeyHeads, hybrid.ValueHeads = "qwen3_5", 4, 2, 4
-	for name, target := range map[string]fixture.Published{"dense": dense, "hybrid": hybrid} {
+	return map[string]fixture.Published{"dense": dense, "hybrid": hybrid}
+}
+
+func chainPair(target fixture.Published, bits int) *synthetic.Pair {
+	return &synthetic.Pair{Bits: bits, Target: target, Draft: fixture.PublishedDraft{
+		Target: "chain", Hidden: 512, FFN: 512, Layers: 2, Heads: 8, KVHeads: 2,
+		Taps: []int{0, 2}, TargetLayers: target.Layers, Mask: 511, Vocab: 512, MaxPositions: 1024, Theta: 1e6,
+	}}
+}
+
+// What stands around the kernels is right: with every kernel by its operations the
+// scores and drafts are those of a model without kernels. The shapes suit a chain.
+func TestComposed(t *testing.T) {
+	lib, err := mlx.Open(&mlx.Options{Device: mlx.DeviceCPU})
+	require.NoError(t, err)
+	defer lib.Close()
+	for name, target := range chains() {
 		for _, bits := range []int{4, 0} {
-			draft := fixture.PublishedDraft{
-				Target: "chain", Hidden: 512, FFN: 512, Layers: 2, Heads: 8, KVHeads: 2,
-				Taps: []int{0, 2}, TargetLayers: target.Layers, Mask: 511, Vocab: 512, MaxPositions: 1024, Theta: 1e6,
-			}
-			p := &synthetic.Pair{Target: target, Draft: draft, Bits: bits}
+			p := chainPair(target, bits)
 			dir := t.TempDir()
 			require.NoError(t, p.Write(dir))
 			run := func(ctx context.Context) (scores []float32, drafts [][]int) {
