@@ -3,8 +3,10 @@ package kernels
 import "github.com/godflash/godflash/mlx"
 
 // splits is the number of parts into which the attention kernel cuts the keys:
-// with a few key heads enough blocks for a large GPU.
-const splits = 16
+// with a few key heads enough blocks for a large GPU, and as many as a warp has
+// lanes to join them. It must not depend on the number of keys, or a row's bits
+// would.
+const splits = 32
 
 // See says which keys a row of a block may see.
 type See struct {
@@ -80,7 +82,8 @@ func (d HeadsShape) joinSpec() mlx.KernelSpec {
 			live := s.Greater(sum, s.Scalar(0, mlx.Float32))
 			top = s.Where(live, top, s.Scalar(-1e30, mlx.Float32))
 			share := s.Where(live, s.Exp(s.Mul(s.Sub(top, s.Max(top, true, 0)), s.Scalar(1/log2e, mlx.Float32))), s.Scalar(0, mlx.Float32))
-			y := s.Div(s.Sum(s.Mul(in[0], share), false, 0), s.Sum(s.Mul(sum, share), false, 0))
+			sums := s.Where(live, in[0], s.Scalar(0, mlx.Float32)) // the others were never written
+			y := s.Div(s.Sum(s.Mul(sums, share), false, 0), s.Sum(s.Mul(sum, share), false, 0))
 			if d.Gated {
 				q := s.Reshape(Cols{in[2], templateInt(l, "QAT"), 2 * d.Queries * d.Dim}.Take(s), t, d.Queries, 2*d.Dim)
 				y = s.Mul(y, s.Sigmoid(s.AsType(s.SliceAxis(q, 2, d.Dim, 2*d.Dim), mlx.Float32)))

@@ -124,7 +124,7 @@ func TestAttentionRowByRow(t *testing.T) {
 	do(t, func(s *mlx.Scope) {
 		for i, d := range attentionShapes {
 			for _, see := range []See{{Causal: true}, {Causal: true, Size: 70}} {
-				const rows, at, capacity = 16, 1018, 1280 // over the border of tiles, one more than there are parts
+				const rows, at, capacity = 16, 1018, 1280 // over the border of tiles
 				r := newSource(s, 12)
 				bf := func(shape ...int) mlx.Array { return r.normal(mlx.BFloat16, 0, 1, shape...) }
 				c := attentionCase{d, see, at, rows, bf(1, d.Queries, rows, d.Dim), bf(1, d.Keys, capacity, d.Dim), bf(1, d.Keys, capacity, d.Dim), bf(1, rows, 7+d.Queries*d.queryWidth())}

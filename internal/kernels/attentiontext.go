@@ -114,6 +114,7 @@ if (t == 0) {
   if (g < rows) *(float2*)(weights + u0 * 2) = make_float2(m0, l0);
   if (g + 8 < rows) *(float2*)(weights + u1 * 2) = make_float2(m1, l1);
 }
+if (from < to) // who joins them does not read parts without weight
 #pragma unroll
 for (int i = 0; i < D / 8; i++) {
   if (g < rows) *(float2*)(sums + u0 * D + i * 8 + 2 * t) = make_float2(acc[i][0], acc[i][1]);

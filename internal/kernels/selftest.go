@@ -20,6 +20,9 @@ type sample struct {
 	call      call
 	tolerance float64
 	written   []mlx.Array // what call.writes hold afterwards
+	// join is what is compared instead of the outputs, where these may differ: nil
+	// for the outputs.
+	join func(s *mlx.Scope, out []mlx.Array) mlx.Array
 }
 
 // SelfTest runs every kernel on small inputs beside its operations. The error is
@@ -48,6 +51,9 @@ func SelfTest(ctx context.Context, lib *mlx.Library) ([]Tested, error) {
 			if err := s.Eval(append(x.written, x.call.in...)...); err != nil {
 				return err
 			}
+			if x.join != nil {
+				return x.checkJoined(s, k)
+			}
 			if err := k.SelfTest(s, x.call.in, x.call.launch, x.tolerance); err != nil || k.Backend() == "fallback" {
 				return err
 			}
@@ -60,17 +66,33 @@ func SelfTest(ctx context.Context, lib *mlx.Library) ([]Tested, error) {
 	return out, nil
 }
 
+func (x *sample) checkJoined(s *mlx.Scope, k *mlx.Kernel) error {
+	want := x.join(s, x.spec.Fallback(s, x.call.in, x.call.launch))
+	got := x.join(s, x.call.run(s, k))
+	return x.near(s, want, got, "the result")
+}
+
 // checkWritten compares what the kernel wrote in place.
 func (x *sample) checkWritten(s *mlx.Scope) error {
 	for i, want := range x.written {
-		off := s.Max(s.Abs(s.Sub(s.AsType(x.call.in[x.call.writes[i]], mlx.Float32), s.AsType(want, mlx.Float32))), false)
-		worst, err := mlx.ToSlice[float32](off)
-		if err != nil {
+		if err := x.near(s, want, x.call.in[x.call.writes[i]], x.spec.Inputs[x.call.writes[i]]); err != nil {
 			return err
 		}
-		if !(float64(worst[0]) <= x.tolerance) {
-			return fmt.Errorf("%s: %s differs by %v from an update", x.spec.Name, x.spec.Inputs[x.call.writes[i]], worst[0])
-		}
+	}
+	return nil
+}
+
+func (x *sample) near(s *mlx.Scope, want, got mlx.Array, what string) error {
+	if err := s.Err(); err != nil {
+		return err
+	}
+	off := s.Max(s.Abs(s.Sub(s.AsType(got, mlx.Float32), s.AsType(want, mlx.Float32))), false)
+	worst, err := mlx.ToSlice[float32](off)
+	if err != nil {
+		return err
+	}
+	if !(float64(worst[0]) <= x.tolerance) {
+		return fmt.Errorf("%s: %s differs by %v", x.spec.Name, what, worst[0])
 	}
 	return nil
 }
@@ -128,7 +150,13 @@ func samples(s *mlx.Scope) []sample {
 		{spec: swigluSpec(), call: swigluCall(x, 24), tolerance: 1e-4},
 		{spec: h.splitSpec(), call: h.splitCall(q, Cols{qkv, 256, 64}, Cols{qkv, 320, 64}, wave(f32, 64), wave(f32, 64), position, InvFreq(s, mlx.RoPEOptions{Dims: 64, Base: 1e4})), tolerance: 0.03},
 		{spec: h.gateSpec(), call: h.gateCall(wave(bf, 1, 2, rows, 64), q), tolerance: 0.03},
-		{spec: h.attentionSpec(), call: attention, tolerance: 0.03},
+		{spec: h.attentionSpec(), call: attention, tolerance: 0.03, join: func(s *mlx.Scope, out []mlx.Array) mlx.Array {
+			if len(out) != 2 {
+				return mlx.Array{}
+			}
+			join := h.joinCall(out[0], out[1], q)
+			return h.joinSpec().Fallback(s, join.in, join.launch)[0]
+		}},
 		{spec: squaresSpec(), call: squaresCall(stream.X), tolerance: 1e-2},
 		{spec: h.intoSpec(), call: into, tolerance: 0.03, written: written},
 	}

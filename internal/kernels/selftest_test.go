@@ -29,6 +29,9 @@ func TestSelfTestSamples(t *testing.T) {
 	checkAll(t, func(s *mlx.Scope) []trial {
 		var out []trial
 		for _, x := range samples(s) {
+			if x.join != nil { // parts of a sum that may be cut in another way: TestAttention
+				continue
+			}
 			out = append(out, trial{x.spec.Name, x.spec, x.call, x.tolerance})
 		}
 		return out
