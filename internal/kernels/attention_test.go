@@ -127,7 +127,7 @@ func TestAttentionRowByRow(t *testing.T) {
 				const rows, at, capacity = 16, 1018, 1280 // over the border of tiles
 				r := newSource(s, 12)
 				bf := func(shape ...int) mlx.Array { return r.normal(mlx.BFloat16, 0, 1, shape...) }
-				c := attentionCase{d, see, at, rows, bf(1, d.Queries, rows, d.Dim), bf(1, d.Keys, capacity, d.Dim), bf(1, d.Keys, capacity, d.Dim), bf(1, rows, 7+d.Queries*d.queryWidth())}
+				c := attentionCase{d, see, at, rows, bf(1, d.Queries, rows, d.Dim), bf(1, d.Keys, capacity, d.Dim), bf(1, d.Keys, capacity, d.Dim), r.normal(mlx.Float32, 0, 1, 1, rows, 7+d.Queries*d.queryWidth())} // float32: nothing is rounded away
 				part := func(from, to int) attentionCase {
 					one := c
 					one.at, one.rows = at+from, to-from
