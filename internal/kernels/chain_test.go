@@ -80,6 +80,9 @@ func TestChainRowByRow(t *testing.T) {
 				size := len(whole[k]) / rows
 				require.Equal(t, whole[k][i*size:(i+1)*size], one[k], "row %d, output %d", i, k)
 			}
+			for part, size := 0, 4*m.out; part < m.in/m.t.kc; part++ { // not rounded yet
+				require.Equal(t, whole[1][(part*rows+i)*size:][:size], one[1][part*size:][:size], "row %d, part %d", i, part)
+			}
 		}
 	})
 }
