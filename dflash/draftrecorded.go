@@ -2,6 +2,7 @@ package dflash
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/godflash/godflash/internal/nn"
 	"github.com/godflash/godflash/internal/replay"
@@ -64,15 +65,16 @@ func (d *Drafter) run(s *mlx.Scope, c *DraftContext, name string, rows int, in [
 		c.discard()
 		return nil, false // see qwen's
 	}
-	first, size := len(in), buffers[0].Dim(2)
+	first, size, end := len(in), buffers[0].Dim(2), math.MaxInt
 	inPlace := true
 	for i, base := range bases {
 		inPlace = inPlace && base == 0 && d.layers[i].split.InPlace()
-		size = min(size, buffers[2*i].Dim(2))
+		size, end = min(size, buffers[2*i].Dim(2)), min(end, base+buffers[2*i].Dim(2))
 	}
 	bound, kind := size-rows, fmt.Sprint(name, rows)
 	if !inPlace { // the graph depends on which keys take part
-		bound = c.at.Bucket(rows)
+		// Bases are not whole steps: the step's end may lie past a buffer's.
+		bound = min(c.at.Bucket(rows), end-rows)
 		kind += fmt.Sprint(" ", bound, bases)
 	}
 	step := d.steps.Of(kind, size, func(*replay.Step) mlx.Func {

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/godflash/godflash/dflash"
+	"github.com/godflash/godflash/internal/fixture"
 )
 
 // With the state on the device and a cycle in flight the ids are the same, and
@@ -75,4 +76,29 @@ func TestPipelinedBreak(t *testing.T) {
 		ids, _ := run(t, s, dflash.Request{IDs: refs[2].Prompt, MaxTokens: 96})
 		require.Equal(t, refs[2].Greedy, ids)
 	}
+}
+
+// Layers with a window drop rows, and their buffers then begin and end anywhere:
+// passes are replayed over them up to their last row.
+func TestRecordedWindow(t *testing.T) {
+	const positions = 600
+	spec := fixture.Rand(t, t.TempDir(), fixture.Options{Seed: 1, MaxPositions: positions})
+	draft := editDraft(t, spec, fixture.DraftOptions{Seed: 2, Taps: []int{0, 1, 3}}, func(_ tensorMap, config object) {
+		config["layer_types"], config["sliding_window"] = []string{sliding, full}, 100
+		config["max_position_embeddings"] = positions
+	})
+	e := openDir(t, spec.Dir, dflash.Options{Draft: draft})
+	built, replayed := newSession(t, e), newSession(t, e)
+	replayed.SetPipelined(true)
+	r := dflash.Request{IDs: []int{1, 2, 3}, MaxTokens: 320, IgnoreEOS: true, BlockSize: 4} // the first buffers end at 256
+	want, _ := run(t, built, r)
+	got, _ := run(t, replayed, r)
+	require.Equal(t, want, got)
+	require.Positive(t, replayed.Stats().Drafted)
+	rows, err := built.Decoder().DraftRows(t.Context())
+	require.NoError(t, err)
+	again, err := replayed.Decoder().DraftRows(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, rows, again)
+	require.Positive(t, replayed.RecordedDrafts())
 }
