@@ -19,9 +19,10 @@ import (
 )
 
 // compile builds mlx-c's library from its sources against the unpacked MLX and
-// installs its headers. The result serves every build of this MLX version. Our
-// cblas_sgemm goes into it as well: libmlx finds it there before that of the
-// reference BLAS, because the loader looks first in the library that was opened.
+// installs its headers. The result serves every build of this MLX version. What
+// package kernels holds goes into it as well: libmlx finds our cblas_sgemm there
+// before that of the reference BLAS and our functions of NVRTC before NVIDIA's,
+// because the loader looks first in the library that was opened.
 func (in *installation) compile(ctx context.Context, t *toolset, src string) error {
 	sources, err := filepath.Glob(filepath.Join(src, "mlx", "c", "*.cpp"))
 	if err != nil {
@@ -30,7 +31,7 @@ func (in *installation) compile(ctx context.Context, t *toolset, src string) err
 	if len(sources) == 0 {
 		return fmt.Errorf("no sources of mlx-c in %s", src)
 	}
-	objects := make([]string, len(sources), len(sources)+1)
+	objects := make([]string, len(sources))
 	objectDir := filepath.Join(in.work, "objects")
 	if err := os.Mkdir(objectDir, 0o755); err != nil {
 		return err
@@ -56,22 +57,30 @@ func (in *installation) compile(ctx context.Context, t *toolset, src string) err
 			return nil
 		})
 	}
-	sgemm := filepath.Join(objectDir, "sgemm.o")
-	g.Go(func() error {
-		source := filepath.Join(objectDir, "sgemm.c")
-		if err := os.WriteFile(source, kernels.SGEMM, 0o644); err != nil {
-			return err
-		}
-		if _, err := in.execute(gctx, in.work, t.cxx, append(kernels.SGEMMFlags(), "-c", source, "-o", sgemm)...); err != nil {
-			return fmt.Errorf("compile sgemm.c: %w", err)
-		}
-		return nil
-	})
+	var ours []string
+	for _, source := range kernels.Sources() {
+		object := filepath.Join(objectDir, source.Name+".o")
+		ours = append(ours, object)
+		g.Go(func() error {
+			for name, text := range source.Other {
+				if err := os.WriteFile(filepath.Join(objectDir, name), text, 0o644); err != nil {
+					return err
+				}
+			}
+			path := filepath.Join(objectDir, source.Name)
+			if err := os.WriteFile(path, source.Text, 0o644); err != nil {
+				return err
+			}
+			if _, err := in.execute(gctx, in.work, t.cxx, append(source.Flags, "-c", path, "-o", object)...); err != nil {
+				return fmt.Errorf("compile %s: %w", source.Name, err)
+			}
+			return nil
+		})
+	}
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	objects = append(objects, sgemm)
-	args := append([]string{"-shared", "-o", in.libraryPath()}, objects...)
+	args := slices.Concat([]string{"-shared", "-o", in.libraryPath()}, objects, ours)
 	args = append(args, "-L", filepath.Join(in.tree, "mlx", "lib"), "-lmlx", "-Wl,-rpath,$ORIGIN", "-Wl,-z,defs", "-Wl,-soname,"+dist.LibraryName())
 	if _, err := in.execute(ctx, in.work, t.cxx, args...); err != nil {
 		return fmt.Errorf("link %s: %w", dist.LibraryName(), err)

@@ -49,7 +49,7 @@ func TestInstall(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "licence of mlx", string(licence))
 
-	require.Equal(t, 3, w.calls("compile")) // two files of mlx-c and sgemm.c
+	require.Equal(t, 4, w.calls("compile")) // two files of mlx-c, sgemm.c and nvrtc.c
 	require.Equal(t, 1, w.calls("link"))
 	require.Equal(t, 1, w.calls("cargo fetch"))
 	require.Zero(t, w.calls("cargo build"))

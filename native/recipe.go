@@ -5,7 +5,9 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io/fs"
+	"maps"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/godflash/godflash/native/kernels"
@@ -28,8 +30,13 @@ func recipe() string {
 		panic(err) // the files are part of the program
 	}
 	if runtime.GOOS == "linux" {
-		add("sgemm.c", kernels.SGEMM)
-		add("flags", []byte(strings.Join(kernels.SGEMMFlags(), " ")))
+		for _, source := range kernels.Sources() {
+			add(source.Name, source.Text)
+			for _, name := range slices.Sorted(maps.Keys(source.Other)) {
+				add(name, source.Other[name])
+			}
+			add("flags", []byte(strings.Join(source.Flags, " ")))
+		}
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }

@@ -27,6 +27,9 @@ func compiler(t testing.TB) string {
 	return ""
 }
 
+// flags are sgemm.c's.
+var flags = Sources()[0].Flags
+
 // object compiles source, which stands for sgemm.c, for the tests.
 func object(t testing.TB, source []byte, more ...string) string {
 	t.Helper()
@@ -34,7 +37,7 @@ func object(t testing.TB, source []byte, more ...string) string {
 	file := filepath.Join(dir, "sgemm.c")
 	require.NoError(t, os.WriteFile(file, source, 0o600))
 	out := filepath.Join(dir, "sgemm.o")
-	args := slices.Concat(SGEMMFlags(), []string{"-Wall", "-Wextra", "-Werror", "-DGF_TEST"}, more, []string{"-c", file, "-o", out})
+	args := slices.Concat(flags, []string{"-Wall", "-Wextra", "-Werror", "-DGF_TEST"}, more, []string{"-c", file, "-o", out})
 	text, err := exec.Command(compiler(t), args...).CombinedOutput()
 	require.NoError(t, err, "%s", text)
 	return out
@@ -51,7 +54,7 @@ func checker(t testing.TB, object string) string {
 }
 
 func TestSGEMMEqualsItsChain(t *testing.T) {
-	program := checker(t, object(t, SGEMM))
+	program := checker(t, object(t, sgemm))
 	for _, seed := range []string{"1", "2"} {
 		text, err := exec.Command(program, seed, "250").CombinedOutput()
 		require.NoError(t, err, "%s", text)
@@ -72,8 +75,8 @@ func TestSGEMMCheckFindsFaults(t *testing.T) {
 		"lda unchecked":       {"lda < need_a ||", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			require.Equal(t, 1, bytes.Count(SGEMM, []byte(fault.old)), "the place of the fault is not in sgemm.c")
-			broken := bytes.Replace(SGEMM, []byte(fault.old), []byte(fault.new), 1)
+			require.Equal(t, 1, bytes.Count(sgemm, []byte(fault.old)), "the place of the fault is not in sgemm.c")
+			broken := bytes.Replace(sgemm, []byte(fault.old), []byte(fault.new), 1)
 			text, err := exec.Command(checker(t, object(t, broken, "-DGF_PORTABLE", "-O1", "-w")), "1", "250").CombinedOutput()
 			require.Error(t, err, "%s", text)
 		})
@@ -84,9 +87,9 @@ func TestSGEMMCheckFindsFaults(t *testing.T) {
 func TestSGEMMExportsOneSymbol(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "sgemm.c")
-	require.NoError(t, os.WriteFile(file, SGEMM, 0o600))
+	require.NoError(t, os.WriteFile(file, sgemm, 0o600))
 	out := filepath.Join(dir, "sgemm.o")
-	args := append(SGEMMFlags(), "-c", file, "-o", out)
+	args := slices.Concat(flags, []string{"-c", file, "-o", out})
 	text, err := exec.Command(compiler(t), args...).CombinedOutput()
 	require.NoError(t, err, "%s", text)
 
