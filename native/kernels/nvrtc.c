@@ -131,7 +131,7 @@ typedef struct gf_program {
 	char *shared;             /* the beginning to precompile; NULL: none */
 	int n_headers;
 	char **headers;           /* texts and names for that, in turn */
-	/* If the last compile was answered from disk: */
+	int answered;             /* the last compile was answered from disk, from: */
 	unsigned char *record;
 	const unsigned char *part[GF_PARTS];
 	size_t size[GF_PARTS];    /* zero: not there; without the zero that ends texts */
@@ -170,8 +170,9 @@ static gf_program *gf_find(void *handle) {
 	return p;
 }
 
-/* Drops the answers from disk. */
+/* Drops an answer from disk. */
 static void gf_forget(gf_program *p) {
+	p->answered = 0;
 	free(p->record);
 	free((void *)p->lowered);
 	gf_free_strings(p->options, p->n_options);
@@ -201,10 +202,11 @@ static gf_program *gf_remove(void *handle) {
 	return p;
 }
 
-/* Compiles what was answered from disk, because the answer does not suffice. */
+/* Compiles what was answered from disk, because the answer does not suffice. Lowered
+ * names that the caller has are valid until the program ends, so the record stays. */
 static void gf_compile_after_all(gf_program *p) {
 	(void)gf_nvrtc.compile(p->handle, p->n_options, (const char *const *)p->options);
-	gf_forget(p);
+	p->answered = 0;
 }
 
 /* ---- keys ---------------------------------------------------------------------- */
@@ -311,7 +313,8 @@ static int gf_load(gf_program *p, const unsigned char *key, int n, const char *c
 		if (memcmp(digest, p->record + size - GF_DIGEST, GF_DIGEST) == 0 && gf_answer(p, p->record + head, p->record + size - GF_DIGEST)) {
 			p->options = gf_copy_strings(options, n);
 			p->n_options = n;
-			if (p->options) return 1;
+			p->answered = p->options != NULL;
+			if (p->answered) return 1;
 		}
 	}
 	gf_forget(p);
@@ -410,11 +413,12 @@ static size_t gf_shared_beginning(const char *text) {
 }
 
 static int gf_compile_with(void *handle, int n, const char *const *options, const char *more) {
-	const char **list = (const char **)malloc(((size_t)n + 1) * sizeof *list);
+	const char **list = (const char **)malloc(((size_t)n + 2) * sizeof *list);
 	if (!list) return GF_INTERNAL_ERROR;
 	for (int i = 0; i < n; i++) list[i] = options[i];
 	list[n] = more;
-	int result = gf_nvrtc.compile(handle, n + 1, list);
+	list[n + 1] = "--pch-messages=false"; /* the log is that of a compile without */
+	int result = gf_nvrtc.compile(handle, n + 2, list);
 	free((void *)list);
 	return result;
 }
@@ -538,7 +542,7 @@ GF_EXPORT int nvrtcDestroyProgram(void **handle) {
 GF_EXPORT int nvrtcAddNameExpression(void *handle, const char *name) {
 	if (!gf_ready()) return GF_INTERNAL_ERROR;
 	gf_program *p = gf_find(handle);
-	if (p && p->record) gf_compile_after_all(p);
+	if (p && p->answered) gf_compile_after_all(p);
 	int result = gf_nvrtc.name(handle, name);
 	if (!p || result != GF_SUCCESS) return result;
 	char **names = (char **)realloc(p->names, ((size_t)p->n_names + 1) * sizeof *names);
@@ -574,7 +578,7 @@ GF_EXPORT int nvrtcCompileProgram(void *handle, int n, const char *const *option
 GF_EXPORT int nvrtcGetLoweredName(void *handle, const char *name, const char **lowered) {
 	if (!gf_ready()) return GF_INTERNAL_ERROR;
 	gf_program *p = gf_find(handle);
-	if (p && p->record) {
+	if (p && p->answered) {
 		for (int i = 0; name && lowered && i < p->n_names; i++) {
 			if (strcmp(name, p->names[i]) == 0) {
 				*lowered = p->lowered[i];
@@ -589,7 +593,7 @@ GF_EXPORT int nvrtcGetLoweredName(void *handle, const char *name, const char **l
 /* The program, if its answer of this kind comes from disk. */
 static gf_program *gf_answered(void *handle, int kind, const void *out) {
 	gf_program *p = gf_find(handle);
-	if (!p || !p->record) return NULL;
+	if (!p || !p->answered) return NULL;
 	if (p->size[kind] > 0 && out) return p;
 	gf_compile_after_all(p);
 	return NULL;

@@ -76,18 +76,19 @@ static void *compile(void *arg) {
 	fprintf(out, "compile: %d\n", nvrtcCompileProgram(handle, in.n_options, in.options));
 	if (in.late) fprintf(out, "late: %d\n", nvrtcAddNameExpression(handle, "late"));
 	print(out, "log", handle, nvrtcGetProgramLogSize, nvrtcGetProgramLog);
+	const char *lowered[MOST];
 	for (int i = in.n_expressions - 1; i >= 0; i--) {
-		const char *lowered = "";
-		int status = nvrtcGetLoweredName(handle, in.expressions[i], &lowered);
-		fprintf(out, "lowered: %d %s\n", status, lowered);
+		lowered[i] = "";
+		fprintf(out, "lowered: %d\n", nvrtcGetLoweredName(handle, in.expressions[i], &lowered[i]));
 	}
 	if (in.unknown) {
-		const char *lowered = "";
-		int status = nvrtcGetLoweredName(handle, "unknown", &lowered);
-		fprintf(out, "unknown: %d %s\n", status, lowered);
+		const char *none = "";
+		int status = nvrtcGetLoweredName(handle, "unknown", &none);
+		fprintf(out, "unknown: %d %s\n", status, none);
 	}
 	if (in.ptx) print(out, "ptx", handle, nvrtcGetPTXSize, nvrtcGetPTX);
 	else print(out, "cubin", handle, nvrtcGetCUBINSize, nvrtcGetCUBIN);
+	for (int i = 0; i < in.n_expressions; i++) fprintf(out, "name: %s\n", lowered[i]); /* valid until the program ends */
 	int destroyed = nvrtcDestroyProgram(&handle);
 	fprintf(out, "destroy: %d %d\n", destroyed, handle == NULL);
 	fclose(out);

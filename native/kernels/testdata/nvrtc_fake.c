@@ -92,12 +92,14 @@ static int precompiled(program *p, const char *option) {
 int nvrtcCompileProgram(program *p, int n, const char *const *options) {
 	char line[8192];
 	char *all = strdup(p->all);
-	int ok = !strstr(p->text, "#error"), v[2], ptx = 0;
+	int ok = !strstr(p->text, "#error"), v[2], ptx = 0, messages = 0;
 	nvrtcVersion(&v[0], &v[1]);
 	int length = snprintf(line, sizeof line, "compile %s", p->name);
 	for (int i = 0; i < n; i++) {
+		if (strcmp(options[i], "--pch-messages=false") == 0) continue;
 		length += snprintf(line + length, sizeof line - (size_t)length, " %s", options[i]);
 		if (strstr(options[i], "-pch=")) {
+			messages = i + 1 == n;
 			ok = precompiled(p, options[i]) && ok;
 		} else {
 			all = join(all, options[i]);
@@ -111,7 +113,7 @@ int nvrtcCompileProgram(program *p, int n, const char *const *options) {
 	clear(p);
 	p->done = 1;
 	p->status = ok ? 0 : 6;
-	snprintf(p->log, sizeof p->log, ok ? "a remark" : "error: %.200s", p->text);
+	snprintf(p->log, sizeof p->log, ok ? "a remark%s" : "error%s: %.200s", messages ? " on precompiled headers" : "", p->text);
 	memset(p->size, 0, sizeof p->size);
 	for (int k = 0; ok && k < 2; k++) {
 		unsigned long long h = 1469598103934665603ull + (unsigned)(v[1] * 2 + k);
