@@ -438,6 +438,31 @@ var planted = []fault{
 		"if live[e.to] {", "if true {",
 		"./internal/grammar", "TestNoDeadEnds",
 	},
+	{
+		"a cached kernel's headers are not part of its key", "native/kernels/nvrtc.c",
+		"		gf_sha_string(&p->key, headers[i]);\n", "",
+		"./native/kernels", "TestKernelCache/key",
+	},
+	{
+		"a cached kernel's checksum is not compared", "native/kernels/nvrtc.c",
+		"memcmp(digest, p->record + size - GF_DIGEST, GF_DIGEST) == 0", "digest[0] + 1 > 0",
+		"./native/kernels", "TestKernelCache/damage",
+	},
+	{
+		"a cached kernel's names are freed while they are valid", "native/kernels/nvrtc.c",
+		"p->n_options, (const char *const *)p->options);\n	p->answered = 0;\n", "p->n_options, (const char *const *)p->options);\n	gf_forget(p);\n",
+		"./native/kernels", "TestKernelCache/more",
+	},
+	{
+		"precompiled headers keep their name", "native/kernels/nvrtc.c",
+		"	unlink(path);\n", "",
+		"./native/kernels", "TestKernelCache/precompiled",
+	},
+	{
+		"the newest kernels go", "native/kernels/store.h",
+		"x->tv_sec < y->tv_sec ? -1 : 1", "x->tv_sec < y->tv_sec ? 1 : -1",
+		"./native/kernels", "TestKernelCacheBound",
+	},
 }
 
 // The faults fit the source: this much is tested always.

@@ -22,9 +22,9 @@
  * name expressions and options, NVRTC's version and the size and time of its
  * library; the content of files that the text includes by an absolute path (a
  * long kernel's text is such a file); and for each folder of headers its path and
- * the names, sizes and times of its entries. The headers in there are a hundred
- * thousand lines, so their content is not read: an installation of MLX or CUDA that
- * is replaced has other times.
+ * the names, sizes and times of its entries. The headers in there are a million
+ * lines, so their content is not read: an installation of MLX or CUDA that is
+ * replaced has other times.
  *
  * Files lie in "kernels/compiled" below GODFLASH_CACHE, else XDG_CACHE_HOME or
  * HOME/.cache and "godflash", each named by its key, and hold
