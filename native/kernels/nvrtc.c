@@ -41,7 +41,7 @@
  * precompile them (see gf_precompile).
  *
  * Build: C11 or C++17, GCC or clang, glibc 2.34 or newer. For tests,
- * GF_CACHE_FILES and GF_CACHE_BYTES can be given.
+ * GF_CACHE_FILES, GF_CACHE_BYTES and GF_PRECOMPILED_BYTES can be given.
  */
 
 #include "store.h"
@@ -426,7 +426,7 @@ static int gf_compile_with(void *handle, int n, const char *const *options, cons
 /* Makes the file; 0: there is none. */
 static int gf_precompile(const gf_program *p, int n, const char *const *options) {
 	char dir[4096], option[4200];
-	if (!gf_make_folder() || !gf_path(dir, sizeof dir, "tmp-XXXXXX")) return 0;
+	if (!gf_make_folder() || !gf_has_room(GF_PRECOMPILED_BYTES) || !gf_path(dir, sizeof dir, "tmp-XXXXXX")) return 0;
 	/* NVRTC removes a file that is there before it writes its own, so the name is made ours by a folder. */
 	if (!mkdtemp(dir)) return 0;
 	snprintf(option, sizeof option, "--create-pch=%s/" GF_PRECOMPILED, dir);

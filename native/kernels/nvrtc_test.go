@@ -124,7 +124,7 @@ func (c *cached) files() []string {
 }
 
 func TestKernelCache(t *testing.T) {
-	libraries := build(t)
+	libraries := build(t, "-DGF_PRECOMPILED_BYTES=1000")
 	t.Run("exports", func(t *testing.T) { testExports(libraries.fresh(t)) })
 	t.Run("folder", func(t *testing.T) { testFolder(libraries.fresh(t)) })
 	for _, test := range []struct {
@@ -135,6 +135,8 @@ func TestKernelCache(t *testing.T) {
 		{"key", testKey},
 		{"damage", testDamage},
 		{"failure", testFailure},
+		{"limit", testLimit},
+		{"without NVRTC", testWithoutNVRTC},
 		{"more than is kept", testMoreThanIsKept},
 		{"at once", testAtOnce},
 		{"precompiled headers", testPrecompiled},
@@ -374,6 +376,36 @@ func testFailure(c *cached) {
 	require.NoDirExists(c.t, c.cache)
 }
 
+// A limit on the size of files does not end the process.
+func testLimit(c *cached) {
+	want := c.plain(program()...)
+	for range 2 {
+		cmd := c.command(program()...)
+		cmd.Args = append([]string{"sh", "-c", `ulimit -f 20; exec "$@"`, "sh"}, cmd.Args...)
+		var err error
+		cmd.Path, err = exec.LookPath("sh")
+		require.NoError(c.t, err)
+		text, err := cmd.CombinedOutput()
+		require.NoError(c.t, err, "%s", text)
+		require.Equal(c.t, want, string(text))
+		require.Len(c.t, c.compiles(), 1)
+	}
+	require.Empty(c.t, c.files())
+}
+
+// Without libnvrtc every function says so with NVRTC's own number.
+func testWithoutNVRTC(c *cached) {
+	dir := c.t.TempDir()
+	require.NoError(c.t, os.CopyFS(dir, os.DirFS(filepath.Dir(c.lib))))
+	text, err := exec.Command(compiler(c.t), "-x", "c", "-O1", "-fPIC", "-D_GNU_SOURCE", "-DUSER", filepath.Join("testdata", "nvrtc_check.c"),
+		"-shared", "-Wl,-soname,libmlx.so", "-o", filepath.Join(dir, "libmlx.so")).CombinedOutput()
+	require.NoError(c.t, err, "%s", text)
+	c.lib = filepath.Join(dir, filepath.Base(c.lib))
+	out := c.run(program("ptx=", "late=")...)
+	require.Equal(c.t, 10, strings.Count(out, ": 11"), out)
+	require.Empty(c.t, c.compiles())
+}
+
 // A record answers no more than it holds.
 func testMoreThanIsKept(c *cached) {
 	c.run(program()...)
@@ -464,7 +496,7 @@ func testPrecompiled(c *cached) {
 
 // The oldest files go, by their last use; files of others stay.
 func TestKernelCacheBound(t *testing.T) {
-	libraries := build(t, "-O0", "-DGF_CACHE_FILES=8", "-DGF_CACHE_BYTES=400000")
+	libraries := build(t, "-O0", "-DGF_CACHE_FILES=8", "-DGF_CACHE_BYTES=400000", "-DGF_PRECOMPILED_BYTES=1ll<<60")
 	c := libraries.fresh(t)
 	steps := func(i int) []string { return program(fmt.Sprintf("name=%d.cu", i)) }
 	c.run(steps(0)...)
@@ -505,6 +537,10 @@ func TestKernelCacheBound(t *testing.T) {
 	require.Empty(t, c.compiles())
 	c.run(steps(1)...)
 	require.Len(t, c.compiles(), 1)
+
+	// Headers are not precompiled where there is no room for it.
+	c.run("name=custom_kernel_one", "text=#include <a.h>\n", "compile=1")
+	require.Equal(t, []string{"compile custom_kernel_one"}, c.compiles())
 
 	// The bound in files, of small ones.
 	for i := range 10 {

@@ -13,7 +13,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -24,6 +26,9 @@
 #endif
 #ifndef GF_CACHE_BYTES
 #define GF_CACHE_BYTES (512ll << 20)
+#endif
+#ifndef GF_PRECOMPILED_BYTES
+#define GF_PRECOMPILED_BYTES (256ll << 20) /* at most: NVRTC's memory for them */
 #endif
 
 enum { GF_DIGEST = 32, GF_HEX = 2 * GF_DIGEST }; /* bytes of a digest, and of its name */
@@ -209,6 +214,15 @@ static int gf_make_folder(void) {
 	return mkdir(path, 0700) == 0 || errno == EEXIST;
 }
 
+/* Whether a file of n bytes may be written, so that a limit does not end the
+ * process by a signal, and leaves as many bytes free as it takes. */
+static int gf_has_room(uint64_t n) {
+	struct rlimit limit;
+	struct statvfs fs;
+	if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < n) return 0;
+	return statvfs(gf_folder, &fs) == 0 && (uint64_t)fs.f_bavail * fs.f_frsize >= 2 * n;
+}
+
 static int gf_path(char *out, size_t room, const char *name) {
 	int n = snprintf(out, room, "%s/%s", gf_folder, name);
 	return n > 0 && n < (int)room;
@@ -217,7 +231,8 @@ static int gf_path(char *out, size_t room, const char *name) {
 /* Puts a file in place at once. */
 static void gf_write(const char *name, const void *data, size_t n) {
 	char path[4096], temporary[4096];
-	if (!gf_make_folder() || !gf_path(path, sizeof path, name) || !gf_path(temporary, sizeof temporary, "tmp-XXXXXX")) return;
+	if (!gf_make_folder() || !gf_has_room(n)) return;
+	if (!gf_path(path, sizeof path, name) || !gf_path(temporary, sizeof temporary, "tmp-XXXXXX")) return;
 	int fd = mkostemp(temporary, O_CLOEXEC);
 	if (fd < 0) return;
 	const char *at = (const char *)data;
