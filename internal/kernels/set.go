@@ -16,6 +16,7 @@ type Set struct {
 
 	q4, addNorm, swiglu *mlx.Kernel
 	chain, squares      *mlx.Kernel
+	mix                 *mixture
 	composed            bool
 	none                mlx.Array // float32 [1], for inputs that a launch does not use
 }
@@ -38,6 +39,7 @@ func New(ctx context.Context, owner *mlx.Scope, log *slog.Logger) *Set {
 	set := &Set{owner: owner, log: log, composed: composed}
 	set.q4, set.addNorm, set.swiglu = set.kernel(q4Spec()), set.kernel(addNormSpec()), set.kernel(swigluSpec())
 	set.chain, set.squares = set.kernel(chainSpec()), set.kernel(squaresSpec())
+	set.mix = set.mixture()
 	set.none = owner.Zeros(mlx.Float32, 1)
 	return set
 }

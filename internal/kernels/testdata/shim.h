@@ -159,6 +159,7 @@ static void gf_load_transposed(const void* p, u32* r) {
   warp_wait();
 }
 static uint2 gf_stream(const u32* p) { return {p[0], p[1]}; }
+static uint4 gf_stream4(const u32* p) { return {p[0], p[1], p[2], p[3]}; }
 static u32 __byte_perm(u32 a, u32 b, u32 s) {
   const uint64_t v = ((uint64_t)b << 32) | a;
   u32 r = 0;

@@ -1,0 +1,177 @@
+package kernels
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/godflash/godflash/mlx"
+)
+
+// mixtures are shapes with all that the texts tell apart: experts beside and without
+// a shared one, gates and ups of it one after the other and by turns, routers in 8
+// bits and in bfloat16, columns of less than a warp's turn, of one turn and more.
+func mixtures() []MixShape {
+	return []MixShape{
+		{Experts: 8, TopK: 2, Hidden: 256, Width: 128, Norm: true, Router: 8},
+		{Experts: 40, TopK: 3, Hidden: 640, Width: 128, Norm: true, Shared: true, Half: 128, Router: 8},
+		{Experts: 16, TopK: 4, Hidden: 128, Width: 640, Shared: true, Half: 32, Router: 16},
+	}
+}
+
+// maps are random weights for a shape.
+func (d MixShape) maps(r source) MixMaps {
+	quantized := func(o mlx.QuantizeOptions, shape ...int) mlx.Quantized {
+		return r.s.Quantize(r.normal(mlx.BFloat16, 0, 0.1, shape...), o)
+	}
+	router := func(out int) Weight {
+		if d.Router == 16 {
+			return Weight{Dense: r.normal(mlx.BFloat16, 0, 0.1, out, d.Hidden)}
+		}
+		return Weight{Quant: quantized(mlx.QuantizeOptions{Mode: mlx.Affine, GroupSize: 64, Bits: 8}, out, d.Hidden)}
+	}
+	return MixMaps{
+		Router: router(d.Experts), SharedGate: router(1),
+		Gate: quantized(q4Options, d.Experts, d.Width, d.Hidden), Up: quantized(q4Options, d.Experts, d.Width, d.Hidden),
+		Down:     quantized(q4Options, d.Experts, d.Hidden, d.Width),
+		SharedUp: quantized(q4Options, 2*d.Width, d.Hidden), SharedDown: quantized(q4Options, d.Hidden, d.Width),
+	}
+}
+
+// mixCalls are the four launches of a block, each on results of the operations.
+func mixCalls(s *mlx.Scope, d MixShape, m MixMaps, x mlx.Array) []trial {
+	none := s.Zeros(mlx.Float32, 1)
+	out := []trial{{"scores", scoresSpec(), d.scoresCall(none, x, m), 0.01}}
+	next := func() []mlx.Array {
+		last := out[len(out)-1]
+		return last.spec.Fallback(s, last.call.in, last.call.launch)
+	}
+	scores := next()[0]
+	out = append(out, trial{"choice", chooseSpec(), d.chooseCall(scores), 1e-5})
+	choice := next()
+	out = append(out, trial{"up", upSpec(), d.upCall(x, choice[0], m), 0.02})
+	h := next()[0]
+	return append(out, trial{"down", downSpec(), d.downCall(h, choice[0], choice[1], m), 0.01})
+}
+
+func expertsTrials(s *mlx.Scope) []trial {
+	var out []trial
+	r := newSource(s, 31)
+	for _, d := range mixtures() {
+		m := d.maps(r)
+		for _, rows := range []int{1, 5, 16} {
+			for _, tr := range mixCalls(s, d, m, r.normal(mlx.BFloat16, 0, 1, 1, rows, d.Hidden)) {
+				tr.name = fmt.Sprintf("%s of %d of %d experts, %d rows of %d", tr.name, d.TopK, d.Experts, rows, d.Hidden)
+				out = append(out, tr)
+			}
+		}
+	}
+	return out
+}
+
+// A row has the same bits whatever block it stands in, through all four launches.
+func TestExpertsRowByRow(t *testing.T) {
+	do(t, func(s *mlx.Scope) {
+		const rows = 5
+		r := newSource(s, 32)
+		for _, d := range mixtures()[1:] {
+			m := d.maps(r)
+			x := r.normal(mlx.BFloat16, 0, 1, 1, rows, d.Hidden)
+			whole := mixCalls(s, d, m, x)
+			require.NoError(t, s.Err())
+			for i, tr := range whole {
+				run := runner(t, s, tr.spec, tr.call)
+				block := run(tr.call)
+				for row := range rows {
+					one := tr.call
+					one.in = append([]mlx.Array{}, tr.call.in...)
+					for j := range min(len(one.in), 3) {
+						switch a := one.in[j]; {
+						case j == 0 && a.NDim() == 3 && a.Dim(0) == 1:
+							one.in[j] = s.Contiguous(s.SliceAxis(a, 1, row, row+1))
+						case j == 0 || i >= 2 && j == 1 || i == 3 && j == 2:
+							one.in[j] = s.Contiguous(s.SliceAxis(a, 0, row, row+1))
+						}
+					}
+					one.launch = d.launchOf(i, one.in, m)
+					for k, raw := range run(one) {
+						require.Equal(t, block[k][row*len(raw):(row+1)*len(raw)], raw, "%s: row %d, output %d", tr.name, row, k)
+					}
+				}
+			}
+		}
+	})
+}
+
+// launchOf is the i-th launch of mixCalls for other inputs.
+func (d MixShape) launchOf(i int, in []mlx.Array, m MixMaps) mlx.Launch {
+	switch i {
+	case 0:
+		return d.scoresCall(in[3], in[0], m).launch
+	case 1:
+		return d.chooseCall(in[0]).launch
+	case 2:
+		return d.upCall(in[0], in[1], m).launch
+	}
+	return d.downCall(in[0], in[1], in[2], m).launch
+}
+
+// Of equal scores the lower expert comes first, and what is not a number chooses
+// nothing that is out of range.
+func TestChoice(t *testing.T) {
+	do(t, func(s *mlx.Scope) {
+		d := MixShape{Experts: 40, TopK: 3, Shared: true}
+		v := make([]float32, 2*41)
+		v[7], v[39], v[33], v[3] = 2, 5, 2, 2
+		for i := 41; i < len(v); i++ {
+			v[i] = float32(math.NaN())
+		}
+		c := d.chooseCall(mlx.FromSlice(s, v, 2, 41))
+		out := runner(t, s, chooseSpec(), c)(c)
+		chosen, err := mlx.ToSlice[int32](array(t, s, out[0], c.launch.Outputs[0]))
+		require.NoError(t, err)
+		require.Equal(t, []int32{39, 3, 7}, chosen[:3])
+		for _, e := range chosen[3:] {
+			require.Less(t, e, int32(40))
+			require.GreaterOrEqual(t, e, int32(0))
+		}
+		weights := floats(t, s, array(t, s, out[1], c.launch.Outputs[1]))
+		require.Equal(t, float32(0.5), weights[3])
+	})
+}
+
+// What the texts do not cover goes to the operations.
+func TestMixShapes(t *testing.T) {
+	do(t, func(s *mlx.Scope) {
+		set := &Set{mix: &mixture{}}
+		r := newSource(s, 33)
+		for _, d := range mixtures() {
+			m := d.maps(r)
+			got, ok := set.Mix(d, m)
+			require.True(t, ok)
+			require.Equal(t, d, got)
+		}
+		d := mixtures()[1]
+		m := d.maps(r)
+		other := m
+		other.SharedDown = s.Quantize(r.normal(mlx.BFloat16, 0, 0.1, d.Hidden, 2*d.Width), q4Options)
+		got, ok := set.Mix(d, other)
+		require.True(t, ok)
+		require.False(t, got.Shared, "a shared expert of another width")
+		other = m
+		other.SharedGate = Weight{Dense: r.normal(mlx.BFloat16, 0, 0.1, 1, d.Hidden)}
+		got, ok = set.Mix(d, other)
+		require.True(t, ok)
+		require.Zero(t, got.Router, "a gate in another type than the router")
+		other = m
+		other.Up.Options.Bits = 8
+		_, ok = set.Mix(d, other)
+		require.False(t, ok)
+		var none *Set
+		_, ok = none.Mix(d, m)
+		require.False(t, ok)
+		require.False(t, none.Mixes(s, mlx.Array{}))
+	})
+}
