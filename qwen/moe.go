@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/godflash/godflash/internal/kernels"
 	"github.com/godflash/godflash/internal/nn"
 	"github.com/godflash/godflash/internal/weights"
 	"github.com/godflash/godflash/mlx"
@@ -134,5 +135,6 @@ func (b *builder) moe(p string) *nn.MoE {
 		stacked := func(name string) nn.Experts { return b.r.Experts(p + fmt.Sprintf(stackedExperts, name)) }
 		m.Gate, m.Up, m.Down = stacked("gate"), stacked("up"), stacked("down")
 	}
+	m.Link(b.r.Kernels, kernels.MixShape{Experts: c.NumExperts, Hidden: c.HiddenSize, Width: c.MoeIntermediateSize})
 	return m
 }

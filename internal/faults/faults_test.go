@@ -99,6 +99,26 @@ var planted = []fault{
 		"./internal/kernels", "TestChainRowByRow",
 	},
 	{
+		"a mixture's ups are read where its gates lie", "internal/kernels/expertstext.go",
+		"const size_t u = own ? e : e + HALF;", "const size_t u = e;",
+		"./internal/kernels", "TestKernels",
+	},
+	{
+		"a mixture's shared expert has another expert's weight", "internal/kernels/expertstext.go",
+		"sum += weights[bid * KS + k]", "sum += weights[bid * KS + k % K]",
+		"./internal/kernels", "TestKernels",
+	},
+	{
+		"of equal scores the higher expert is chosen", "internal/kernels/expertstext.go",
+		"there < at", "there > at",
+		"./internal/kernels", "TestChoice",
+	},
+	{
+		"a mixture's shared expert is added twice", "internal/nn/experts.go",
+		"if ok && !m.shape.Shared {", "if ok {",
+		"./internal/synthetic", "TestComposed",
+	},
+	{
 		"kept rows leave the tail of the whole block", "internal/kernels/deltatext.go",
 		"conv_in[(size_t)n * CH + i]", "conv_in[(size_t)rows * CH + i]",
 		"./internal/kernels", "TestKernels",

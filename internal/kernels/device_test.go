@@ -21,6 +21,7 @@ func TestDeviceFigures(t *testing.T) {
 	t.Run("4-bit products", q4Figures)
 	t.Run("norms", rowFigures)
 	t.Run("heads", headFigures)
+	t.Run("mixtures", mixFigures)
 }
 
 // pace is the time of one step of a chain: f takes the step's result before it.
@@ -185,6 +186,57 @@ func headFigures(t *testing.T) {
 				t.Logf("%d heads of %d, %d rows: %.1f µs, operations %.1f, both with a copy", d.Queries, d.Dim, rows,
 					run(func(c call) []mlx.Array { return c.run(s, k.split) }),
 					run(func(c call) []mlx.Array { return d.splitSpec().Fallback(s, c.in, c.launch) }))
+			}
+		})
+	}
+}
+
+// mixFigures go through the layers of a mixture, whose experts are more than the
+// second cache holds. The rate counts each weight that a layer's rows need once.
+func mixFigures(t *testing.T) {
+	for _, d := range []MixShape{
+		{Experts: 256, TopK: 8, Hidden: 2048, Width: 512, Norm: true, Shared: true, Half: 32, Router: 8},
+		{Experts: 128, TopK: 8, Hidden: 2048, Width: 768, Norm: true, Router: 8},
+	} {
+		do(t, func(s *mlx.Scope) {
+			set := New(t.Context(), s, nil)
+			key := uint64(0)
+			random := func(bits int, shape ...int) mlx.Quantized {
+				key++
+				q := s.Quantize(s.Normal(s.Key(key), 0, 0.02, mlx.BFloat16, shape...), mlx.QuantizeOptions{Mode: mlx.Affine, GroupSize: 64, Bits: bits})
+				require.NoError(t, s.Eval(q.W, q.Scales, q.Biases))
+				return q
+			}
+			layers := make([]MixMaps, 3)
+			for i := range layers {
+				layers[i] = MixMaps{
+					Router: Weight{Quant: random(8, d.Experts, d.Hidden)}, SharedGate: Weight{Quant: random(8, 1, d.Hidden)},
+					Gate: random(4, d.Experts, d.Width, d.Hidden), Up: random(4, d.Experts, d.Width, d.Hidden), Down: random(4, d.Experts, d.Hidden, d.Width),
+					SharedUp: random(4, 2*d.Width, d.Hidden), SharedDown: random(4, d.Hidden, d.Width),
+				}
+			}
+			for _, rows := range []int{1, 8, 16} {
+				x := newSource(s, 9).normal(mlx.BFloat16, 0, 1, 1, rows, d.Hidden)
+				hit := map[[2]int32]bool{}
+				for i, m := range layers {
+					scores := d.scoresCall(set.none, x, m).run(s, set.mix.scores)
+					chosen, err := mlx.ToSlice[int32](d.chooseCall(scores[0]).run(s, set.mix.choose)[0])
+					require.NoError(t, err)
+					for _, e := range chosen {
+						hit[[2]int32{int32(i), e}] = true
+					}
+				}
+				took := micro(pace(t, s, 4, x, func(s *mlx.Scope, y mlx.Array) mlx.Array {
+					for _, m := range layers {
+						out, ok := set.Mixture(s, s.Add(x, y), mlx.Array{}, d, m)
+						require.True(t, ok)
+						y = out
+					}
+					return y
+				})) / float64(len(layers))
+				experts := float64(len(hit))/float64(len(layers)) + float64(d.paired()-d.TopK)
+				bytes := experts * float64(3*d.Hidden*d.Width) * 0.5625
+				t.Logf("%d experts of %d, %d rows: %.1f µs a layer with a sum, %.0f experts, %.0f GB/s", d.Experts, d.Width, rows, took, experts, bytes/took/1e3)
 			}
 		})
 	}

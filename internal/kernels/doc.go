@@ -1,6 +1,6 @@
 // Package kernels holds the GPU kernels of the models: the gated delta rule
 // and attention, each with what stands around it, products with 4-bit weights,
-// norms, the gate of a feed-forward.
+// mixtures of experts, norms, the gate of a feed-forward.
 //
 // A kernel is one text that both CUDA and Metal compile, after a few macros of
 // its own for each, or a CUDA text where Metal's stock operation is as good.

@@ -141,6 +141,14 @@ func samples(s *mlx.Scope) []sample {
 	chain := link.call(s.Zeros(f32, 1), stream, wide, Around{Norm: wave(f32, 1024), Eps: 1e-6, Residual: wave(bf, 1, rows, 128), Sums: true})
 	gates := link.call(s.Zeros(f32, 1), stream, wide, Around{Norm: wave(f32, 1024), Eps: 1e-6, SwiGLU: true})
 
+	mix := MixShape{Experts: 6, TopK: 2, Hidden: 256, Width: 128, Norm: true, Shared: true, Half: 64, Router: 16}
+	maps := MixMaps{
+		Router: Weight{Dense: wave(bf, 6, 256)}, SharedGate: Weight{Dense: wave(bf, 1, 256)},
+		Gate: s.Quantize(wave(bf, 6, 128, 256), q4Options), Up: s.Quantize(wave(bf, 6, 128, 256), q4Options), Down: s.Quantize(wave(bf, 6, 256, 128), q4Options),
+		SharedUp: s.Quantize(wave(bf, 256, 256), q4Options), SharedDown: s.Quantize(wave(bf, 256, 128), q4Options),
+	}
+	row, chosen := wave(bf, 1, rows, 256), mlx.FromSlice(s, []int32{3, 1, 0, 5, 2, 4}, rows, 2)
+
 	out := []sample{
 		{spec: d.inSpec(), call: d.inCall(source), tolerance: 1e-4},
 		{spec: d.scanSpec(), call: d.scanCall(wave(f32, rows, 1, 32), &in, state, mlx.FromSlice(s, []int32{2})), tolerance: 1e-4},
@@ -159,6 +167,10 @@ func samples(s *mlx.Scope) []sample {
 		}},
 		{spec: squaresSpec(), call: squaresCall(stream.X), tolerance: 1e-2},
 		{spec: h.intoSpec(), call: into, tolerance: 0.03, written: written},
+		{spec: scoresSpec(), call: mix.scoresCall(s.Zeros(f32, 1), row, maps), tolerance: 0.03},
+		{spec: chooseSpec(), call: mix.chooseCall(wave(f32, rows, 7)), tolerance: 1e-4},
+		{spec: upSpec(), call: mix.upCall(row, chosen, maps), tolerance: 0.03},
+		{spec: downSpec(), call: mix.downCall(wave(bf, rows, 3, 128), chosen, s.Abs(wave(f32, rows, 3)), maps), tolerance: 0.03},
 	}
 	if len(parts) == 2 {
 		out = append(out, sample{spec: h.joinSpec(), call: h.joinCall(parts[0], parts[1], q), tolerance: 0.03})

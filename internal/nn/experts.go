@@ -1,6 +1,9 @@
 package nn
 
-import "github.com/godflash/godflash/mlx"
+import (
+	"github.com/godflash/godflash/internal/kernels"
+	"github.com/godflash/godflash/mlx"
+)
 
 // Experts are the linear maps of a layer's experts, one weight [out, in] each,
 // stacked, dense or quantised. Dense weights are kept [experts, in, out] on the
@@ -59,10 +62,52 @@ type MoE struct {
 	// Shared is nil where the family has no shared expert.
 	Shared     *SwiGLU
 	SharedGate Linear // [1, hidden]
+
+	kernels *kernels.Set // nil where MLX's operations serve
+	shape   kernels.MixShape
+}
+
+// Link prepares the mixture for the kernels of a set, where its weights suit.
+// Blocks of up to kernels.BlockRows rows then go through them.
+func (m *MoE) Link(set *kernels.Set, shape kernels.MixShape) {
+	shape.TopK, shape.Norm, shape.Shared = m.TopK, m.NormTopK, m.Shared != nil
+	if m.Shared != nil {
+		if shape.Half = m.Shared.half; shape.Half == 0 {
+			shape.Half = shape.Width
+		}
+	}
+	var ok bool
+	if m.shape, ok = set.Mix(shape, m.maps()); ok {
+		m.kernels = set
+	}
+}
+
+// maps are the weights as the kernels take them.
+func (m *MoE) maps() kernels.MixMaps {
+	out := kernels.MixMaps{Router: m.Router.stored(), Gate: m.Gate.quant, Up: m.Up.quant, Down: m.Down.quant}
+	if m.Shared != nil {
+		out.SharedGate = m.SharedGate.stored()
+		out.SharedUp, out.SharedDown = m.Shared.GateUp.whole.quant, m.Shared.Down.quant
+	}
+	return out
+}
+
+// stored is the weight for kernels, none where it lies in another order or there is
+// more to the map.
+func (l Linear) stored() kernels.Weight {
+	if l.inOut || l.bias.Valid() {
+		return kernels.Weight{}
+	}
+	return kernels.Weight{Dense: l.weight, Quant: l.quant}
 }
 
 // Forward maps x [1, T, hidden] to the same shape.
 func (m *MoE) Forward(s *mlx.Scope, x mlx.Array) mlx.Array {
+	if m.kernels.Mixes(s, x) {
+		if y, ok := m.block(s, x); ok {
+			return y
+		}
+	}
 	t, h := x.Dim(1), x.Dim(2)
 	// The probabilities are float32 whatever the activations are: near-ties
 	// between experts must not depend on their dtype.
@@ -84,11 +129,33 @@ func (m *MoE) Forward(s *mlx.Scope, x mlx.Array) mlx.Array {
 	// [T, topK, 1, hidden], added in the router's order.
 	weights = s.Reshape(s.AsType(weights, x.Dtype()), t, m.TopK, 1, 1)
 	y = s.Reshape(s.Sum(s.Mul(y, weights), false, 1), 1, t, h)
-	if m.Shared != nil {
-		gate := s.Sigmoid(m.SharedGate.Forward(s, x))
-		y = s.Add(y, s.Mul(gate, m.Shared.Forward(s, x)))
+	return m.addShared(s, x, y)
+}
+
+// addShared is y with the shared expert's part, where there is one.
+func (m *MoE) addShared(s *mlx.Scope, x, y mlx.Array) mlx.Array {
+	if m.Shared == nil {
+		return y
 	}
-	return y
+	gate := s.Sigmoid(m.SharedGate.Forward(s, x))
+	return s.Add(y, s.Mul(gate, m.Shared.Forward(s, x)))
+}
+
+// block is Forward by kernels; ok is false where one failed.
+func (m *MoE) block(s *mlx.Scope, x mlx.Array) (y mlx.Array, ok bool) {
+	var scores mlx.Array
+	if m.shape.Router == 0 {
+		scores = m.Router.Forward(s, x)
+		if m.shape.Shared {
+			scores = s.Concat(2, scores, m.SharedGate.Forward(s, x))
+		}
+		scores = s.Reshape(s.AsType(scores, mlx.Float32), x.Dim(1), -1)
+	}
+	y, ok = m.kernels.Mixture(s, x, scores, m.shape, m.maps())
+	if ok && !m.shape.Shared {
+		y = m.addShared(s, x, y)
+	}
+	return y, ok
 }
 
 func (m *MoE) experts(s *mlx.Scope, x, chosen mlx.Array, sorted bool) mlx.Array {

@@ -14,7 +14,7 @@ import (
 	"github.com/godflash/godflash/mlx"
 )
 
-// chains are targets whose sizes suit a chain.
+// chains are targets whose sizes suit a chain, and the kernels of a mixture.
 func chains() map[string]fixture.Published {
 	dense := fixture.Published{
 		Name: "chain", Type: "qwen3", Guess: "made up", Hidden: 512, FFN: 1024, Layers: 3, Heads: 8, KVHeads: 2, HeadDim: 64,
@@ -22,7 +22,11 @@ func chains() map[string]fixture.Published {
 	}
 	hybrid := dense
 	hybrid.Type, hybrid.Layers, hybrid.KeyHeads, hybrid.ValueHeads = "qwen3_5", 4, 2, 4
-	return map[string]fixture.Published{"dense": dense, "hybrid": hybrid}
+	mixture := dense
+	mixture.Type, mixture.Experts, mixture.TopK, mixture.ExpertFFN = "qwen3_moe", 16, 4, 128
+	shared := hybrid
+	shared.Type, shared.FFN, shared.Experts, shared.TopK, shared.ExpertFFN, shared.SharedFFN = "qwen3_5_moe", 0, 16, 2, 128, 128
+	return map[string]fixture.Published{"dense": dense, "hybrid": hybrid, "mixture": mixture, "mixture with a shared expert": shared}
 }
 
 func chainPair(target fixture.Published, bits int) *synthetic.Pair {

@@ -11,7 +11,7 @@ import (
 	"github.com/godflash/godflash/mlx"
 )
 
-// On CUDA a 4-bit model whose layers are chains gives the bits of single rows in
+// On CUDA a 4-bit model, of chains or of mixtures, gives the bits of single rows in
 // any block, recorded or not, through commits of a part: drafted text is then plain
 // text without a near-tie. GODFLASH_GPU=1 asks for it; where kernels do not serve
 // (Metal) it does not hold.
