@@ -14,8 +14,9 @@ import (
 // BenchmarkGenerate decodes the reference prompts of each pair, plain and
 // drafted in turn, the prompts that the pair knows by heart apart from the
 // others: with blocks of the checkpoint's length ("fixed"), as the controller
-// chooses, which begins anew with each benchmark ("controller"), and with a
-// drafter that is at hand and never used ("idle").
+// chooses, which begins anew with each benchmark ("controller"), as it chooses
+// after one pass over the prompts, as in an engine that has been at work ("warm"),
+// and with a drafter that is at hand and never used ("idle").
 //
 // It reports the decode rates (first to last token, the prompt's pass apart),
 // their ratio, the tokens per cycle and the share of the drafted time in which
@@ -28,7 +29,7 @@ func BenchmarkGenerate(b *testing.B) {
 			name    string
 			prompts []reference
 		}{{"known", refs[:9]}, {"unknown", refs[9:]}} {
-			for _, way := range []string{"fixed", "controller", "idle"} {
+			for _, way := range []string{"fixed", "controller", "warm", "idle"} {
 				b.Run(pair+"/"+set.name+"/"+way, func(b *testing.B) { benchmarkGenerate(b, pair, set.prompts, way) })
 			}
 		}
@@ -100,6 +101,10 @@ func benchmarkGenerate(b *testing.B, pair string, prompts []reference, way strin
 		drafting.BlockSize = e.Info().BlockSize
 	case "idle":
 		drafted.SetRows(func(int) int { return 1 })
+	case "warm":
+		for _, ref := range prompts {
+			run(b, drafted, dflash.Request{IDs: ref.Prompt, MaxTokens: 96, NoCache: true})
+		}
 	}
 	var times [2]time.Duration
 	var host time.Duration
