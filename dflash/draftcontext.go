@@ -69,7 +69,7 @@ func (c *DraftContext) position(s *mlx.Scope) mlx.Array {
 	return c.at.Data(s)
 }
 
-// settleFor is qwen.Cache's settle before a block of rows that needs it.
+// settleFor is settle before a draft of rows whose buffers MLX copies or writes to.
 func (c *DraftContext) settleFor(s *mlx.Scope, rows int) {
 	fits := rows <= kernels.BlockRows
 	for _, kv := range c.kv {
@@ -80,6 +80,7 @@ func (c *DraftContext) settleFor(s *mlx.Scope, rows int) {
 	}
 }
 
+// settle is qwen.Cache's.
 func (c *DraftContext) settle(s *mlx.Scope) {
 	for _, a := range []mlx.Array{c.end, c.at.Array} {
 		if a.Valid() && s.Err() == nil {
@@ -164,6 +165,9 @@ func (c *DraftContext) fork() (*DraftContext, error) {
 	f := &DraftContext{owner: c.owner.Library().NewScope("draft context"), at: c.at, low: c.low, window: c.window, recorded: c.recorded}
 	for _, kv := range c.kv {
 		f.kv = append(f.kv, kv.Fork(f.owner))
+	}
+	if c.end.Valid() {
+		f.end = f.owner.Ref(c.end)
 	}
 	if err := f.owner.Err(); err != nil {
 		return nil, errors.Join(err, f.Close())

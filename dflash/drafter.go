@@ -22,6 +22,9 @@ import (
 // row per committed token, made from the target's tapped hidden states with
 // the layer's own key and value maps (dflash sections 2.1 and 2.2 of the
 // paper's code, "KV injection").
+//
+// Any number of contexts may be used with it, one round at a time: the results of
+// one are evaluated, or on their way, before the next begins.
 type Drafter struct {
 	cfg     *DraftConfig
 	lib     *mlx.Library
@@ -266,7 +269,7 @@ func (d *Drafter) Append(s *mlx.Scope, c *DraftContext, tapped []mlx.Array, n in
 // are scratch, like a block's.
 func (d *Drafter) append(s *mlx.Scope, c *DraftContext, tapped []mlx.Array, n nn.Rows) error {
 	rows := tapped[0].Dim(1)
-	c.settleFor(s, rows)
+	c.settle(s)
 	var written []mlx.Array
 	done := false
 	if c.recorded && rows <= kernels.BlockRows {

@@ -414,3 +414,34 @@ func TestDraftContextMemory(t *testing.T) {
 	early, late = grown([]string{full, full}, 0)
 	require.Greater(t, late, 4*early)
 }
+
+// What an append wrote in place is on its way before the next begins, of the same
+// context or of a fork: no data need lead from one to the other.
+func TestLastAppendFirst(t *testing.T) {
+	const size = 32 << 20
+	dir := maskedDraft(t, []string{full, sliding}, 12, nil)
+	for _, forked := range []bool{false, true} {
+		u := newDuo(t, dir)
+		u.add(t, 3, 0)
+		require.NoError(t, lib.ResetPeak(t.Context()))
+		before, err := lib.Memory(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, lib.Do(t.Context(), func(s *mlx.Scope) error {
+			u.c.SetEnd(s.Add(s.Zeros(mlx.Float32, size/4), s.Scalar(1, mlx.Float32)))
+			if forked {
+				f, err := u.c.Fork()
+				if err != nil {
+					return err
+				}
+				t.Cleanup(func() { require.NoError(t, f.Close()) })
+				u.c = f
+			}
+			return nil
+		}))
+		u.add(t, 2, 1)
+		after, err := lib.Memory(t.Context())
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, after.Peak-before.Active, int64(size), "forked %v", forked)
+		u.compare(t, 4)
+	}
+}

@@ -234,3 +234,9 @@ func (s *Session) SetText(ids []int) { s.setTokens(ids) }
 
 // RecordedDrafts is the number of the drafter's passes that are replayed.
 func (s *Session) RecordedDrafts() int { return s.decoder.drafter.steps.Len() }
+
+// SetEnd makes a what an append with writes in place leaves.
+func (c *DraftContext) SetEnd(a mlx.Array) { c.end = c.owner.Ref(a) }
+
+// Fork is the context once more.
+func (c *DraftContext) Fork() (*DraftContext, error) { return c.fork() }

@@ -168,22 +168,13 @@ func (c *Cache) Arrays() []mlx.Array {
 	return out
 }
 
-// settle has what was written in place done before MLX reads the buffers: it does
-// not know that they change.
+// settle has what was written in place handed to the device before MLX reads the
+// buffers, or another pass begins: MLX does not know that they change, and nothing
+// else need lead from one pass to the next.
 func (c *Cache) settle(s *mlx.Scope) {
 	if c.last.Valid() && s.Err() == nil {
 		s.Fail(s.AsyncEval(c.last))
 	}
-}
-
-// fits reports whether a block of rows needs no other buffers.
-func (c *Cache) fits(rows int) bool {
-	for _, kv := range c.kv {
-		if kv != nil && !kv.Fits(c.at, rows) {
-			return false
-		}
-	}
-	return true
 }
 
 // LayerState is the committed state of one layer. Attention layers have Keys
@@ -211,11 +202,8 @@ func (c *Cache) Layer(s *mlx.Scope, layer int) (LayerState, error) {
 		return st, s.Err()
 	}
 	if kv := c.kv[layer]; kv != nil {
-		if a := kv.Arrays(); a != nil {
-			c.settle(s)
-			st.Keys = s.Contiguous(s.SliceAxis(a[0], 2, 0, c.at.Bound))
-			st.Values = s.Contiguous(s.SliceAxis(a[1], 2, 0, c.at.Bound))
-		}
+		c.settle(s)
+		st.Keys, st.Values = kv.Rows(s, 0, c.at.Bound)
 	} else if r := c.rec[layer]; r.conv.Valid() {
 		st.Conv, st.Recurrent = s.Copy(r.conv), s.Copy(r.state)
 	}

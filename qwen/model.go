@@ -10,7 +10,8 @@ import (
 )
 
 // Model is a target with its weights. It is read-only: any number of caches
-// may be used with it, one round at a time on the library's worker.
+// may be used with it, one round at a time on the library's worker: the results of
+// one are evaluated, or on their way, before the next begins.
 type Model struct {
 	cfg     *Config
 	lib     *mlx.Library
@@ -95,9 +96,7 @@ func (m *Model) Forward(s *mlx.Scope, ids mlx.Array, c *Cache, o *ForwardOptions
 			return Output{}
 		}
 	}
-	if rows > kernels.BlockRows || !c.fits(rows) {
-		c.settle(s)
-	}
+	c.settle(s)
 	c.steps = nil
 	if o.Recorded {
 		c.steps = m.steps

@@ -142,3 +142,34 @@ func TestRecordedFails(t *testing.T) {
 		require.Equal(t, stateOf(t, m, want), stateOf(t, m, c))
 	})
 }
+
+// What a pass wrote in place is on its way before another pass begins, of the same
+// sequence or of a fork: no data need lead from one to the other.
+func TestLastPassFirst(t *testing.T) {
+	models(t, func(t *testing.T, m *qwen.Model) {
+		const size = 32 << 20
+		for _, forked := range []bool{false, true} {
+			c := m.NewCache()
+			defer c.Close()
+			pass(t, m, c, prompt[:2], 2, false, false)
+			require.NoError(t, lib.ResetPeak(t.Context()))
+			before, err := lib.Memory(t.Context())
+			require.NoError(t, err)
+			do(t, func(s *mlx.Scope) error {
+				c.SetLast(s.Add(s.Zeros(mlx.Float32, size/4), s.Scalar(1, mlx.Float32)))
+				of := c
+				if forked {
+					var err error
+					if of, err = c.Fork(); err != nil {
+						return err
+					}
+					defer of.Close()
+				}
+				return s.Eval(m.Forward(s, mlx.FromSlice(s, prompt[:2]), of, nil).Hidden)
+			})
+			after, err := lib.Memory(t.Context())
+			require.NoError(t, err)
+			require.GreaterOrEqual(t, after.Peak-before.Active, int64(size), "forked %v", forked)
+		}
+	})
+}

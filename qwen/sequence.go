@@ -46,6 +46,9 @@ func (c *Cache) Fork() (*Cache, error) {
 			f.rec[i].conv, f.rec[i].state = f.owner.Ref(r.conv), f.owner.Ref(r.state)
 		}
 	}
+	if c.last.Valid() {
+		f.last = f.owner.Ref(c.last)
+	}
 	if err := f.owner.Err(); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}

@@ -39,7 +39,7 @@ func capacityFor(n int) int {
 type KV struct {
 	keys, values mlx.Array
 	base         int
-	shared       bool // another cache has the buffers too, see Fork
+	shared       bool // somebody else has the buffers too, see Fork, Rows and Load
 	heads, dim   int
 	dtype        mlx.Dtype
 	// next are the buffers that the running round wrote, adopted by Adopt once

@@ -16,7 +16,7 @@ func into(t *testing.T, s *mlx.Scope, c *nn.KV, rs []row, from, to int) {
 		data, err := mlx.ViewSlice[float32](buffer)
 		require.NoError(t, err)
 		capacity := buffer.Dim(2)
-		for h := range heads {
+		for h := range buffer.Dim(1) {
 			for p := from; p < to; p++ {
 				copy(data[(h*capacity+p)*dim:][:dim], [][]float32{rs[p].k, rs[p].v}[i][h*dim:])
 			}
@@ -91,4 +91,39 @@ func TestWrittenInPlace(t *testing.T) {
 		c.Clear(owner)
 		require.False(t, c.Fits(nn.At(0), 1))
 	})
+}
+
+// Rows that were handed out, and rows that were taken in, stay what they are when
+// the cache goes back and writes in place: MLX hands whole buffers on as they are.
+func TestWrittenInPlaceAfterRows(t *testing.T) {
+	const n, cut = 256, 100 // whole buffers
+	for _, heads := range []int{1, 2} {
+		do(t, func(s *mlx.Scope) {
+			owner := lib.NewScope("cache")
+			defer owner.Close()
+			ours, theirs := rows(1, n), rows(2, n)
+			key := func(rs []row, n int) mlx.Array { return block(s, rs[:n], heads, func(r row) []float32 { return r.k }) }
+			value := func(rs []row, n int) mlx.Array { return block(s, rs[:n], heads, func(r row) []float32 { return r.v }) }
+			for _, last := range []int{n, n - 3} {
+				c := nn.NewKV(heads, dim, mlx.Float32)
+				c.Write(s, key(ours, last), value(ours, last), nn.At(0), 0)
+				c.Adopt(owner)
+				require.NoError(t, s.Eval(c.Arrays()...))
+				k, v := c.Rows(s, 0, last)
+				require.NoError(t, s.Eval(k, v))
+
+				from := nn.NewKV(heads, dim, mlx.Float32)
+				from.Load(s, owner, []mlx.Array{k}, []mlx.Array{v}, last)
+				require.NoError(t, s.Eval(from.Arrays()...))
+				for _, c := range []*nn.KV{c, from} {
+					into(t, s, c, theirs, cut, cut+9)
+					c.Adopt(owner)
+					require.Equal(t, values(t, key(ours, last)), values(t, k), "%d heads, %d rows", heads, last)
+					require.Equal(t, values(t, value(ours, last)), values(t, v), "%d heads, %d rows", heads, last)
+					have, _ := c.Rows(s, cut, cut+9)
+					require.Equal(t, values(t, s.SliceAxis(key(theirs, n), 2, cut, cut+9)), values(t, have))
+				}
+			}
+		})
+	}
 }

@@ -32,6 +32,8 @@ func (c *KV) Rows(s *mlx.Scope, from, to int) (keys, values mlx.Array) {
 	if from >= to || !c.keys.Valid() {
 		return mlx.Array{}, mlx.Array{}
 	}
+	// What lies row by row already MLX hands on as it is, without a copy.
+	c.shared = c.shared || c.heads == 1 || to-from == c.keys.Dim(2)
 	cut := func(a mlx.Array) mlx.Array {
 		return s.Contiguous(s.SliceAxis(a, 2, from-c.base, to-c.base))
 	}
@@ -81,4 +83,5 @@ func (c *KV) Load(s, owner *mlx.Scope, keys, values []mlx.Array, end int) {
 		return owner.Move(s.SliceUpdate(fresh, rows, []int{0, 0, 0, 0}, []int{1, c.heads, n, c.dim}))
 	}
 	c.keys, c.values = fill(keys), fill(values)
+	c.shared = n == capacity // MLX's update of a whole buffer is the rows themselves
 }
