@@ -154,3 +154,40 @@ func TestAttentionRowByRow(t *testing.T) {
 		}
 	})
 }
+
+// Where the attention's kernel fails, its operations read the keys without waiting
+// for the queries: what made these is handed to the device before, and nothing is
+// written in place from then on.
+func TestAttentionFails(t *testing.T) {
+	if lib.Device() == mlx.DeviceGPU {
+		t.Skip("there it does not fail")
+	}
+	do(t, func(s *mlx.Scope) {
+		c := attentionCases(s)[4]
+		spec := c.shape
+		k := &Heads{
+			shape: spec, set: &Set{},
+			into: s.NewKernel(spec.intoSpec(), nil), attention: s.NewKernel(spec.attentionSpec(), nil), join: s.NewKernel(spec.joinSpec(), nil),
+		}
+		require.True(t, k.InPlace())
+		const size = 32 << 20
+		require.NoError(t, s.Eval(c.keys, c.values, c.within, c.q))
+		q := s.Add(c.q, s.AsType(s.Sum(s.Sub(s.Ones(mlx.Float32, size/4), s.Scalar(1, mlx.Float32)), false), mlx.BFloat16))
+		require.NoError(t, lib.ResetPeak(t.Context()))
+		before, err := lib.Memory(t.Context())
+		require.NoError(t, err)
+		y := k.Attend(s, q, c.keys, c.values, mlx.FromSlice(s, []int32{int32(c.at)}), c.see, float32(1/math.Sqrt(float64(c.shape.Dim))), c.cols())
+		require.NoError(t, s.Eval(s.Neg(c.within))) // waits for what is on its way
+		after, err := lib.Memory(t.Context())
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, after.Peak-before.Active, int64(size))
+		require.False(t, k.InPlace())
+		got, err := mlx.ToSlice[float32](s.AsType(y, mlx.Float32))
+		require.NoError(t, err)
+		want, err := mlx.ToSlice[float32](s.Contiguous(s.AsType(c.want(s), mlx.Float32)))
+		require.NoError(t, err)
+		for i, w := range want {
+			require.InDelta(t, w, got[i], 0.02)
+		}
+	})
+}
