@@ -445,3 +445,32 @@ func TestLastAppendFirst(t *testing.T) {
 		u.compare(t, 4)
 	}
 }
+
+// Rows that waited are on their way before others are appended.
+func TestFlushFirst(t *testing.T) {
+	const size = 32 << 20
+	e := open(t, "tiny-qwen3", dflash.Options{})
+	d, err := e.NewDecoder()
+	require.NoError(t, err)
+	defer d.Close()
+	_, err = d.Prefill(t.Context(), []int{1, 2, 3})
+	require.NoError(t, err)
+	require.NoError(t, lib.ResetPeak(t.Context()))
+	before, err := lib.Memory(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, lib.Do(t.Context(), func(s *mlx.Scope) error {
+		c := e.Drafter().Config()
+		late := s.Sum(s.Add(s.Zeros(mlx.Float32, size/4), s.Scalar(1, mlx.Float32)), false)
+		var taps []mlx.Array
+		for range c.TargetLayerIDs {
+			taps = append(taps, s.Add(s.Zeros(mlx.Float32, 1, 1, c.HiddenSize), late))
+		}
+		if err := d.Flush(s, taps); err != nil {
+			return err
+		}
+		return s.Eval(s.Ones(mlx.Float32, 1)) // waits for what is on its way
+	}))
+	after, err := lib.Memory(t.Context())
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, after.Peak-before.Active, int64(size))
+}

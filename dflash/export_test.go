@@ -240,3 +240,11 @@ func (c *DraftContext) SetEnd(a mlx.Array) { c.end = c.owner.Ref(a) }
 
 // Fork is the context once more.
 func (c *DraftContext) Fork() (*DraftContext, error) { return c.fork() }
+
+// Flush gives the drafter's context a row of taps that waited.
+func (d *Decoder) Flush(s *mlx.Scope, taps []mlx.Array) error {
+	if err := d.wait(s, taps); err != nil {
+		return err
+	}
+	return d.flush(s)
+}

@@ -32,7 +32,8 @@ func (d *Decoder) wait(s *mlx.Scope, taps []mlx.Array) error {
 }
 
 // flush appends the waiting rows to the drafter's context, which then has a row
-// for every committed token.
+// for every committed token. They are handed to the device at once: what is appended
+// next does not depend on them, and a weight must not serve two products at a time.
 func (d *Decoder) flush(s *mlx.Scope) error {
 	if len(d.waiting) == 0 {
 		return nil
@@ -49,7 +50,7 @@ func (d *Decoder) flush(s *mlx.Scope) error {
 		return err
 	}
 	d.dropWaiting()
-	return nil
+	return s.AsyncEval(d.context.Arrays()...)
 }
 
 func (d *Decoder) dropWaiting() {
