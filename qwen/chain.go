@@ -30,7 +30,7 @@ func (m *Model) chain(s *mlx.Scope, x mlx.Array, c *Cache, taps []int) (out Outp
 // link prepares the layer's maps for a chain and says whether they suit.
 func (l *layer) link(s *mlx.Scope) bool {
 	switch {
-	case l.moe != nil || !l.mlp.Link(s):
+	case l.moe != nil && !l.moe.Linked(), l.moe == nil && !l.mlp.Link(s):
 		return false
 	case l.delta != nil:
 		return l.delta.in.Link(s) && l.delta.out.Link(s)
@@ -59,6 +59,9 @@ func (l *layer) chain(s *mlx.Scope, r kernels.Stream, c *Cache, i int, at mlx.Ar
 	r, ok = back.Chain(s, kernels.Stream{X: y}, kernels.Around{Residual: r.X, Sums: true})
 	if !ok {
 		return kernels.Stream{}, false
+	}
+	if l.moe != nil {
+		return l.moe.Chain(s, r, l.postNorm)
 	}
 	return l.mlp.Chain(s, r, l.postNorm)
 }

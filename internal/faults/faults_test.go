@@ -114,6 +114,11 @@ var planted = []fault{
 		"./internal/kernels", "TestChoice",
 	},
 	{
+		"a chained mixture loses the residual stream", "internal/nn/experts.go",
+		"Eps: n.Eps, Residual: x.X, Sums", "Eps: n.Eps, Sums",
+		"./internal/synthetic", "TestComposed",
+	},
+	{
 		"a mixture's shared expert is added twice", "internal/nn/experts.go",
 		"if ok && !m.shape.Shared {", "if ok {",
 		"./internal/synthetic", "TestComposed",

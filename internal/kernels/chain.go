@@ -139,9 +139,7 @@ func composeChain(s *mlx.Scope, in []mlx.Array, l mlx.Launch) []mlx.Array {
 	x, dt := in[0], in[0].Dtype()
 	f := func(a mlx.Array) mlx.Array { return s.AsType(a, mlx.Float32) }
 	if templateBool(l, "NORM") {
-		mean := s.Mul(s.Sum(in[6], true, 1), s.Scalar(1/float64(x.Dim(2)), mlx.Float32))
-		rms := s.Rsqrt(s.Add(mean, s.Scalar(float64(templateFloat(l, "EPS")), mlx.Float32)))
-		x = s.AsType(s.Mul(s.Mul(f(x), rms), in[5]), dt)
+		x = normBySums(s, x, in[5], in[6], templateFloat(l, "EPS"))
 	}
 	w := s.Dequantize(mlx.Quantized{W: in[1], Scales: f(in[2]), Biases: f(in[3]), Options: q4Options}, mlx.Float32)
 	t, out, kc := x.Dim(1), w.Dim(0), templateInt(l, "KC")
@@ -165,6 +163,13 @@ func composeChain(s *mlx.Scope, in []mlx.Array, l mlx.Launch) []mlx.Array {
 		sq = s.Sum(s.Square(s.Reshape(f(y), t, -1, templateInt(l, "NT")*32)), false, 2)
 	}
 	return []mlx.Array{y, parts, sq}
+}
+
+// normBySums is the norm of x [1, T, width], of whose squares the sums are known.
+func normBySums(s *mlx.Scope, x, norm, sums mlx.Array, eps float32) mlx.Array {
+	mean := s.Mul(s.Sum(sums, true, 1), s.Scalar(1/float64(x.Dim(2)), mlx.Float32))
+	rms := s.Rsqrt(s.Add(mean, s.Scalar(float64(eps), mlx.Float32)))
+	return s.AsType(s.Mul(s.Mul(s.AsType(x, mlx.Float32), rms), norm), x.Dtype())
 }
 
 func (c *Chained) call(none mlx.Array, x Stream, q mlx.Quantized, a Around) call {

@@ -219,7 +219,7 @@ func mixFigures(t *testing.T) {
 				x := newSource(s, 9).normal(mlx.BFloat16, 0, 1, 1, rows, d.Hidden)
 				hit := map[[2]int32]bool{}
 				for i, m := range layers {
-					scores := d.scoresCall(set.none, x, m).run(s, set.mix.scores)
+					scores := d.scoresCall(set.none, Stream{X: x}, m, Around{}).run(s, set.mix.scores)
 					chosen, err := mlx.ToSlice[int32](d.chooseCall(scores[0]).run(s, set.mix.choose)[0])
 					require.NoError(t, err)
 					for _, e := range chosen {
@@ -228,9 +228,9 @@ func mixFigures(t *testing.T) {
 				}
 				took := micro(pace(t, s, 4, x, func(s *mlx.Scope, y mlx.Array) mlx.Array {
 					for _, m := range layers {
-						out, ok := set.Mixture(s, s.Add(x, y), mlx.Array{}, d, m)
+						out, ok := set.Mixture(s, Stream{X: s.Add(x, y)}, mlx.Array{}, d, m, Around{})
 						require.True(t, ok)
-						y = out
+						y = out.X
 					}
 					return y
 				})) / float64(len(layers))

@@ -94,44 +94,46 @@ func (set *Set) Mixes(s *mlx.Scope, x mlx.Array) bool {
 	return set != nil && set.mix != nil && s.Err() == nil && x.Dim(1) <= BlockRows && set.tensorType(x.Dtype())
 }
 
-// Mixture is the mixture's result for x [1, T, hidden], of the same shape. With
-// d.Router 0 scores are those of the experts, float32 [T, experts], with the shared
-// gate's behind them if d.Shared; else they are not used. ok is false where a
+// Mixture is the mixture's result for x [1, T, hidden], of the same shape, with what
+// stands around it in a chain; gates are not asked for by a. With d.Router 0 scores
+// are those of the experts, float32 [T, experts], with the shared gate's behind them
+// if d.Shared, and x must be normalised; else they are not used. ok is false where a
 // kernel failed: the caller goes another way.
-func (set *Set) Mixture(s *mlx.Scope, x, scores mlx.Array, d MixShape, m MixMaps) (y mlx.Array, ok bool) {
-	run := func(k *mlx.Kernel, c call) []mlx.Array {
-		if !ok {
+func (set *Set) Mixture(s *mlx.Scope, x Stream, scores mlx.Array, d MixShape, m MixMaps, a Around) (y Stream, ok bool) {
+	mix, in := set.mix, x.X
+	// run gives nothing where a kernel failed, now or before, or the scope did.
+	ok = true
+	run := func(k *mlx.Kernel, c func() call) []mlx.Array {
+		if !ok || s.Err() != nil {
 			return nil
 		}
-		out := c.run(s, k)
+		out := c().run(s, k)
 		if k.Backend() == "fallback" && !set.composed {
-			set.mix, ok = nil, false
+			set.mix, set.chain, ok = nil, nil, false // what is linked for a chain may hold a mixture
+			return nil
 		}
 		return out
 	}
-	mix := set.mix
-	ok = true
 	if d.Router > 0 {
-		if out := run(mix.scores, d.scoresCall(set.none, x, m)); len(out) == 1 {
+		if out := run(mix.scores, func() call { return d.scoresCall(set.none, x, m, a) }); len(out) == 2 {
 			scores = out[0]
+			if a.Norm.Valid() {
+				in = out[1]
+			}
 		}
 	}
-	if !ok || s.Err() != nil {
-		return mlx.Array{}, ok
+	var h mlx.Array
+	choice := run(mix.choose, func() call { return d.chooseCall(scores) })
+	if out := run(mix.up, func() call { return d.upCall(in, choice[0], m) }); len(out) == 1 {
+		h = out[0]
 	}
-	choice := run(mix.choose, d.chooseCall(scores))
-	if !ok || len(choice) != 2 {
-		return mlx.Array{}, ok
+	if out := run(mix.down, func() call { return d.downCall(h, choice[0], choice[1], m, a) }); len(out) == 2 {
+		y.X = out[0]
+		if a.Sums {
+			y.Sums = out[1]
+		}
 	}
-	h := run(mix.up, d.upCall(x, choice[0], m))
-	if !ok || len(h) != 1 {
-		return mlx.Array{}, ok
-	}
-	out := run(mix.down, d.downCall(h[0], choice[0], choice[1], m))
-	if !ok || len(out) != 1 {
-		return mlx.Array{}, ok
-	}
-	return out[0], true
+	return y, ok
 }
 
 // mixture is the kernels of a Set.
@@ -157,7 +159,7 @@ func (d MixShape) paired() int {
 // scored is the number of a row's scores.
 func (d MixShape) scored() int { return d.Experts + d.paired() - d.TopK }
 
-func (d MixShape) scoresCall(none, x mlx.Array, m MixMaps) call {
+func (d MixShape) scoresCall(none mlx.Array, x Stream, m MixMaps, a Around) call {
 	parts := func(w Weight) []mlx.Array {
 		if w.Dense.Valid() {
 			return []mlx.Array{w.Dense, none, none}
@@ -168,15 +170,24 @@ func (d MixShape) scoresCall(none, x mlx.Array, m MixMaps) call {
 	if !d.Shared {
 		gate = m.Router
 	}
-	t := x.Dim(1)
-	return call{
-		in: append(append([]mlx.Array{x}, parts(m.Router)...), parts(gate)...),
-		launch: mlx.Launch{
-			Outputs: []mlx.Output{{Dtype: mlx.Float32, Shape: []int{t, d.scored()}}},
-			Grid:    [3]int{t * 128, (d.scored() + 3) / 4}, Group: [3]int{128},
-			Template: []mlx.TemplateArg{{Name: "E", Value: d.Experts}, {Name: "H", Value: d.Hidden}, {Name: "BITS", Value: d.Router}, {Name: "GATE", Value: d.Shared}},
-		},
+	t := x.X.Dim(1)
+	norm, sums, normed := a.Norm, x.Sums, x.X.Shape()
+	if !norm.Valid() {
+		norm, sums, normed = none, none, []int{1}
 	}
+	in := append([]mlx.Array{x.X}, parts(m.Router)...)
+	return call{in: append(append(in, parts(gate)...), norm, sums), launch: mlx.Launch{
+		Outputs: []mlx.Output{{Dtype: mlx.Float32, Shape: []int{t, d.scored()}}, {Dtype: x.X.Dtype(), Shape: normed}},
+		Grid:    [3]int{t * 128, (d.scored() + 3) / 4}, Group: [3]int{128},
+		Template: []mlx.TemplateArg{
+			{Name: "E", Value: d.Experts},
+			{Name: "H", Value: d.Hidden},
+			{Name: "BITS", Value: d.Router},
+			{Name: "GATE", Value: d.Shared},
+			{Name: "NORM", Value: a.Norm.Valid()},
+			{Name: "EPS", Value: floatBits(a.Eps)},
+		},
+	}}
 }
 
 func (d MixShape) chooseCall(scores mlx.Array) call {
@@ -215,17 +226,25 @@ func (d MixShape) upCall(x, chosen mlx.Array, m MixMaps) call {
 	}}
 }
 
-func (d MixShape) downCall(h, chosen, weights mlx.Array, m MixMaps) call {
-	t := h.Dim(0)
+func (d MixShape) downCall(h, chosen, weights mlx.Array, m MixMaps, a Around) call {
+	t, residual, squares := h.Dim(0), a.Residual, []int{1}
+	if !residual.Valid() {
+		residual = h
+	}
+	if a.Sums {
+		squares = []int{t, d.Hidden / 16}
+	}
 	in := []mlx.Array{h, chosen, weights, m.Down.W, m.Down.Scales, m.Down.Biases}
-	return call{in: append(in, d.shared(m.SharedDown, m.Down)...), launch: mlx.Launch{
-		Outputs: []mlx.Output{{Dtype: h.Dtype(), Shape: []int{1, t, d.Hidden}}},
+	return call{in: append(append(in, d.shared(m.SharedDown, m.Down)...), residual), launch: mlx.Launch{
+		Outputs: []mlx.Output{{Dtype: h.Dtype(), Shape: []int{1, t, d.Hidden}}, {Dtype: mlx.Float32, Shape: squares}},
 		Grid:    [3]int{t * d.paired() * 32, d.Hidden / 16}, Group: [3]int{d.paired() * 32},
 		Template: []mlx.TemplateArg{
 			{Name: "H", Value: d.Hidden},
 			{Name: "F", Value: d.Width},
 			{Name: "K", Value: d.TopK},
 			{Name: "SHARED", Value: d.Shared},
+			{Name: "RES", Value: a.Residual.Valid()},
+			{Name: "SQ", Value: a.Sums},
 		},
 	}}
 }

@@ -41,19 +41,27 @@ func (d MixShape) maps(r source) MixMaps {
 }
 
 // mixCalls are the four launches of a block, each on results of the operations.
-func mixCalls(s *mlx.Scope, d MixShape, m MixMaps, x mlx.Array) []trial {
-	none := s.Zeros(mlx.Float32, 1)
-	out := []trial{{"scores", scoresSpec(), d.scoresCall(none, x, m), 0.01}}
+func mixCalls(s *mlx.Scope, d MixShape, m MixMaps, x Stream, a Around) []trial {
+	out := []trial{{"scores", scoresSpec(), d.scoresCall(s.Zeros(mlx.Float32, 1), x, m, a), 0.01}}
 	next := func() []mlx.Array {
 		last := out[len(out)-1]
 		return last.spec.Fallback(s, last.call.in, last.call.launch)
 	}
-	scores := next()[0]
-	out = append(out, trial{"choice", chooseSpec(), d.chooseCall(scores), 1e-5})
+	scores, in := next(), x.X
+	if a.Norm.Valid() {
+		in = scores[1]
+	}
+	out = append(out, trial{"choice", chooseSpec(), d.chooseCall(scores[0]), 1e-5})
 	choice := next()
-	out = append(out, trial{"up", upSpec(), d.upCall(x, choice[0], m), 0.02})
+	out = append(out, trial{"up", upSpec(), d.upCall(in, choice[0], m), 0.02})
 	h := next()[0]
-	return append(out, trial{"down", downSpec(), d.downCall(h, choice[0], choice[1], m), 0.01})
+	return append(out, trial{"down", downSpec(), d.downCall(h, choice[0], choice[1], m, a), 0.02})
+}
+
+// around is what a chain does around a mixture of some shape.
+func (d MixShape) around(r source, x mlx.Array) (Stream, Around) {
+	a := Around{Norm: r.normal(mlx.Float32, 1, 0.3, d.Hidden), Eps: 1e-6, Residual: x, Sums: true}
+	return Stream{X: x, Sums: r.s.Abs(r.normal(mlx.Float32, float64(d.Hidden)/3, 1, x.Dim(1), 3))}, a
 }
 
 func expertsTrials(s *mlx.Scope) []trial {
@@ -62,7 +70,11 @@ func expertsTrials(s *mlx.Scope) []trial {
 	for i, d := range mixtures() {
 		m := d.maps(r)
 		for _, rows := range [][]int{{7}, {1, 5, 16}, {2}}[i] {
-			for _, tr := range mixCalls(s, d, m, r.normal(mlx.BFloat16, 0, 1, 1, rows, d.Hidden)) {
+			x, a := d.around(r, r.normal(mlx.BFloat16, 0, 1, 1, rows, d.Hidden))
+			if i == 0 {
+				x, a = Stream{X: x.X}, Around{}
+			}
+			for _, tr := range mixCalls(s, d, m, x, a) {
 				tr.name = fmt.Sprintf("%s of %d of %d experts, %d rows of %d", tr.name, d.TopK, d.Experts, rows, d.Hidden)
 				out = append(out, tr)
 			}
@@ -80,10 +92,12 @@ func TestExpertsRowByRow(t *testing.T) {
 		var single [rows][]trial
 		for _, d := range mixtures()[1:] {
 			m := d.maps(r)
-			x := r.normal(mlx.BFloat16, 0, 1, 1, rows, d.Hidden)
-			blocks = append(blocks, mixCalls(s, d, m, x)...)
+			x, a := d.around(r, r.normal(mlx.BFloat16, 0, 1, 1, rows, d.Hidden))
+			blocks = append(blocks, mixCalls(s, d, m, x, a)...)
 			for i := range rows {
-				single[i] = append(single[i], mixCalls(s, d, m, s.Contiguous(s.SliceAxis(x, 1, i, i+1)))...)
+				one := a
+				one.Residual = s.SliceAxis(a.Residual, 1, i, i+1)
+				single[i] = append(single[i], mixCalls(s, d, m, Stream{one.Residual, s.SliceAxis(x.Sums, 0, i, i+1)}, one)...)
 			}
 		}
 		run := launcher(t, s, blocks)

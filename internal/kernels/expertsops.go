@@ -9,16 +9,20 @@ import "github.com/godflash/godflash/mlx"
 func scoresSpec() mlx.KernelSpec {
 	return mlx.KernelSpec{
 		Name:    "godflash_experts_scores",
-		Inputs:  []string{"x", "w", "scales", "biases", "gate_w", "gate_scales", "gate_biases"},
-		Outputs: []string{"scores"},
+		Inputs:  []string{"x", "w", "scales", "biases", "gate_w", "gate_scales", "gate_biases", "norm", "sums"},
+		Outputs: []string{"scores", "normed"},
 		// MLX's gathered products on Metal serve one row as well as many.
-		CUDA:     mlx.KernelSource{Header: compact(cudaHeader) + compact(q4Macros) + compact(scoresMacros), Source: cudaIndex + compact(scoresText)},
+		CUDA:     mlx.KernelSource{Header: compact(cudaHeader) + compact(q4Macros) + compact(attentionMacros) + compact(chainMacros) + compact(scoresMacros), Source: cudaIndex + compact(scoresText)},
 		Fallback: composeScores,
 	}
 }
 
 func composeScores(s *mlx.Scope, in []mlx.Array, l mlx.Launch) []mlx.Array {
-	x := in[0]
+	x, normed := in[0], s.Zeros(in[0].Dtype(), 1)
+	if templateBool(l, "NORM") {
+		x = normBySums(s, x, in[7], in[8], templateFloat(l, "EPS"))
+		normed = x
+	}
 	weight := func(w []mlx.Array) mlx.Array {
 		if templateInt(l, "BITS") == 8 {
 			return wide(s, mlx.Quantized{W: w[0], Scales: w[1], Biases: w[2], Options: mlx.QuantizeOptions{Mode: mlx.Affine, GroupSize: 64, Bits: 8}})
@@ -30,7 +34,7 @@ func composeScores(s *mlx.Scope, in []mlx.Array, l mlx.Launch) []mlx.Array {
 		w = s.Concat(0, w, weight(in[4:7]))
 	}
 	y := s.MatMul(s.AsType(s.Reshape(x, -1, x.Dim(2)), mlx.Float32), s.Transpose(w))
-	return []mlx.Array{s.AsType(s.AsType(y, x.Dtype()), mlx.Float32)}
+	return []mlx.Array{s.AsType(s.AsType(y, x.Dtype()), mlx.Float32), normed}
 }
 
 func chooseSpec() mlx.KernelSpec {
@@ -109,8 +113,8 @@ func composeUp(s *mlx.Scope, in []mlx.Array, l mlx.Launch) []mlx.Array {
 func downSpec() mlx.KernelSpec {
 	return mlx.KernelSpec{
 		Name:     "godflash_experts_down",
-		Inputs:   []string{"h", "chosen", "weights", "down_w", "down_scales", "down_biases", "shared_w", "shared_scales", "shared_biases"},
-		Outputs:  []string{"y"},
+		Inputs:   []string{"h", "chosen", "weights", "down_w", "down_scales", "down_biases", "shared_w", "shared_scales", "shared_biases", "residual"},
+		Outputs:  []string{"y", "squares"},
 		CUDA:     mlx.KernelSource{Header: expertsHeader(downHeader), Source: cudaIndex + compact(downText)},
 		Fallback: composeDown,
 	}
@@ -124,5 +128,13 @@ func composeDown(s *mlx.Scope, in []mlx.Array, l mlx.Launch) []mlx.Array {
 		y = s.Concat(1, y, dense(s, s.SliceAxis(h, 1, k, k+1), in[6:9]))
 	}
 	y = s.Sum(s.Mul(y, s.Reshape(weights, t, -1, 1)), false, 1)
-	return []mlx.Array{s.AsType(s.Reshape(y, 1, t, -1), dt)}
+	y = s.AsType(s.Reshape(y, 1, t, -1), dt)
+	if templateBool(l, "RES") {
+		y = s.Add(y, in[9])
+	}
+	squares := s.Zeros(mlx.Float32, 1)
+	if templateBool(l, "SQ") {
+		squares = s.Sum(s.Square(s.Reshape(s.AsType(y, mlx.Float32), t, -1, 16)), false, 2)
+	}
+	return []mlx.Array{y, squares}
 }

@@ -23,27 +23,45 @@ const downHeader = `
 
 // scoresText is one row's product with the router, BITS 8 (affine, groups of 64) or
 // 16 (bfloat16), and with the shared expert's gate behind it. A warp makes one
-// score; it is rounded as a product of its own would store it.
+// score; it is rounded as a product of its own would store it. With NORM x is
+// normalised as in chainText, and left in normed for the experts.
 const scoresText = `
+__shared__ uint4 xs[H / 8];
 const int lane = tid & 31, n = blockIdx.y * 4 + (tid >> 5);
+float inverse = 0;
+if (NORM) {
+  const int parts = sums_shape[1];
+  for (int i = lane; i < parts; i += 32) inverse += sums[(size_t)bid * parts + i];
+  for (int o = 16; o > 0; o >>= 1) inverse += GF_XOR(inverse, o);
+  inverse = GF_RSQRT(inverse / H + GF_FLOAT(EPS));
+} else if (bid == 0 && n == 0 && tid == 0) normed[0] = (__nv_bfloat16)0.0f;
+for (int c = tid; c < H / 8; c += 128) {
+  uint4 a = ((const uint4*)(x + (size_t)bid * H))[c];
+  if (NORM) {
+    const float* w = norm + c * 8;
+    a = make_uint4(GF_NORM(a.x, w, inverse), GF_NORM(a.y, w + 2, inverse), GF_NORM(a.z, w + 4, inverse), GF_NORM(a.w, w + 6, inverse));
+    if (blockIdx.y == 0) ((uint4*)(normed + (size_t)bid * H))[c] = a;
+  }
+  xs[c] = a;
+}
+__syncthreads();
 if (n < E + GATE) {
   const bool own = n < E;
   const size_t at = own ? n : 0;
-  const uint4* xr = (const uint4*)(x + (size_t)bid * H);
   const uint4* wr = (const uint4*)(own ? w : gate_w) + at * (H * BITS / 128);
   float sum = 0;
   if (BITS == 8) {
     const unsigned short* sc = (const unsigned short*)(own ? scales : gate_scales) + at * (H / 64);
     const unsigned short* bi = (const unsigned short*)(own ? biases : gate_biases) + at * (H / 64);
     for (int c = lane; c < H / 16; c += 32) {
-      const uint4 q = wr[c], a = xr[2 * c], b = xr[2 * c + 1];
+      const uint4 q = wr[c], a = xs[2 * c], b = xs[2 * c + 1];
       float dot = 0, total = 0;
       GF_BYTES(q.x, a.x, a.y) GF_BYTES(q.y, a.z, a.w) GF_BYTES(q.z, b.x, b.y) GF_BYTES(q.w, b.z, b.w)
       sum += GF_LO((unsigned)sc[c / 4]) * dot + GF_LO((unsigned)bi[c / 4]) * total;
     }
   } else {
     for (int c = lane; c < H / 8; c += 32) {
-      const uint4 q = wr[c], a = xr[c];
+      const uint4 q = wr[c], a = xs[c];
       sum += GF_LO(q.x) * GF_LO(a.x) + GF_HI(q.x) * GF_HI(a.x) + GF_LO(q.y) * GF_LO(a.y) + GF_HI(q.y) * GF_HI(a.y)
         + GF_LO(q.z) * GF_LO(a.z) + GF_HI(q.z) * GF_HI(a.z) + GF_LO(q.w) * GF_LO(a.w) + GF_HI(q.w) * GF_HI(a.w);
     }
@@ -223,7 +241,8 @@ if (tid < 16) {
 `
 
 // downText is Σ weight·(down·h) over a row's experts: 16 outputs a block, a warp
-// for each expert, whose results are added in the experts' order, in float32.
+// for each expert, whose results are added in the experts' order, in float32. RES and
+// SQ are chainText's.
 const downText = `
 constexpr int G = F / 64, GP = (G + 7) / 8 * 8, KS = K + SHARED;
 __shared__ uint4 xs[KS * GP * 9];
@@ -251,9 +270,17 @@ acc[0] += GF_XOR(acc[0], 1); acc[0] += GF_XOR(acc[0], 2);
 acc[1] += GF_XOR(acc[1], 1); acc[1] += GF_XOR(acc[1], 2);
 if ((lane & 3) == 0) { part[warp * 16 + (lane >> 2)] = acc[0]; part[warp * 16 + 8 + (lane >> 2)] = acc[1]; }
 __syncthreads();
-if (tid < 16) {
+if (warp == 0) {
+  const size_t to = (size_t)bid * H + n0 + (lane & 15);
   float sum = 0;
-  for (int k = 0; k < KS; k++) sum += weights[bid * KS + k] * part[k * 16 + tid];
-  y[(size_t)bid * H + n0 + tid] = (__nv_bfloat16)sum;
+  for (int k = 0; k < KS; k++) sum += weights[bid * KS + k] * part[k * 16 + (lane & 15)];
+  sum = GF_ROUND(sum);
+  if (RES) sum = GF_ROUND(sum + (float)residual[to]);
+  if (lane < 16) y[to] = (__nv_bfloat16)sum;
+  if (SQ) {
+    float q = sum * sum;
+    for (int o = 8; o > 0; o >>= 1) q += GF_XOR(q, o);
+    if (lane == 0) squares[bid * (H / 16) + blockIdx.y] = q;
+  } else if (bid == 0 && n0 == 0 && lane == 0) squares[0] = 0;
 }
 `

@@ -167,10 +167,10 @@ func samples(s *mlx.Scope) []sample {
 		}},
 		{spec: squaresSpec(), call: squaresCall(stream.X), tolerance: 1e-2},
 		{spec: h.intoSpec(), call: into, tolerance: 0.03, written: written},
-		{spec: scoresSpec(), call: mix.scoresCall(s.Zeros(f32, 1), row, maps), tolerance: 0.03},
+		{spec: scoresSpec(), call: mix.scoresCall(s.Zeros(f32, 1), Stream{X: row, Sums: s.Full(120, f32, rows, 1)}, maps, Around{Norm: wave(f32, 256), Eps: 1e-6}), tolerance: 0.03},
 		{spec: chooseSpec(), call: mix.chooseCall(wave(f32, rows, 7)), tolerance: 1e-4},
 		{spec: upSpec(), call: mix.upCall(row, chosen, maps), tolerance: 0.03},
-		{spec: downSpec(), call: mix.downCall(wave(bf, rows, 3, 128), chosen, s.Abs(wave(f32, rows, 3)), maps), tolerance: 0.03},
+		{spec: downSpec(), call: mix.downCall(wave(bf, rows, 3, 128), chosen, s.Abs(wave(f32, rows, 3)), maps, Around{Residual: row, Sums: true}), tolerance: 0.03},
 	}
 	if len(parts) == 2 {
 		out = append(out, sample{spec: h.joinSpec(), call: h.joinCall(parts[0], parts[1], q), tolerance: 0.03})

@@ -151,11 +151,24 @@ func (m *MoE) block(s *mlx.Scope, x mlx.Array) (y mlx.Array, ok bool) {
 		}
 		scores = s.Reshape(s.AsType(scores, mlx.Float32), x.Dim(1), -1)
 	}
-	y, ok = m.kernels.Mixture(s, x, scores, m.shape, m.maps())
+	out, ok := m.kernels.Mixture(s, kernels.Stream{X: x}, scores, m.shape, m.maps(), kernels.Around{})
 	if ok && !m.shape.Shared {
-		y = m.addShared(s, x, y)
+		return m.addShared(s, x, out.X), true
 	}
-	return y, ok
+	return out.X, ok
+}
+
+// Linked reports whether the mixture can be part of a chain.
+func (m *MoE) Linked() bool {
+	return m.kernels != nil && m.shape.Router > 0 && (m.shape.Shared || m.Shared == nil)
+}
+
+// Chain is x + Forward(n(x)) in a chain.
+func (m *MoE) Chain(s *mlx.Scope, x kernels.Stream, n RMSNorm) (y kernels.Stream, ok bool) {
+	if !m.kernels.Mixes(s, x.X) {
+		return kernels.Stream{}, s.Err() != nil
+	}
+	return m.kernels.Mixture(s, x, mlx.Array{}, m.shape, m.maps(), kernels.Around{Norm: n.Weight, Eps: n.Eps, Residual: x.X, Sums: true})
 }
 
 func (m *MoE) experts(s *mlx.Scope, x, chosen mlx.Array, sorted bool) mlx.Array {

@@ -22,16 +22,21 @@ func chains() map[string]fixture.Published {
 	}
 	hybrid := dense
 	hybrid.Type, hybrid.Layers, hybrid.KeyHeads, hybrid.ValueHeads = "qwen3_5", 4, 2, 4
-	mixture := dense
+	hybrid.Heads, hybrid.KVHeads, hybrid.HeadDim = 2, 1, 256 // a quarter of a head rotates, and the kernels want 64
+	// Mixtures, in chains and, where the hidden size does not suit one, beside them.
+	mixture, shared := dense, hybrid
 	mixture.Type, mixture.Experts, mixture.TopK, mixture.ExpertFFN = "qwen3_moe", 16, 4, 128
-	shared := hybrid
 	shared.Type, shared.FFN, shared.Experts, shared.TopK, shared.ExpertFFN, shared.SharedFFN = "qwen3_5_moe", 0, 16, 2, 128, 128
-	return map[string]fixture.Published{"dense": dense, "hybrid": hybrid, "mixture": mixture, "mixture with a shared expert": shared}
+	beside := shared
+	beside.Hidden = 384
+	return map[string]fixture.Published{
+		"dense": dense, "hybrid": hybrid, "mixture": mixture, "mixture with a shared expert": shared, "mixture beside chains": beside,
+	}
 }
 
 func chainPair(target fixture.Published, bits int) *synthetic.Pair {
 	return &synthetic.Pair{Bits: bits, Target: target, Draft: fixture.PublishedDraft{
-		Target: "chain", Hidden: 512, FFN: 512, Layers: 2, Heads: 8, KVHeads: 2,
+		Target: "chain", Hidden: target.Hidden, FFN: 512, Layers: 2, Heads: 8, KVHeads: 2,
 		Taps: []int{0, 2}, TargetLayers: target.Layers, Mask: 511, Vocab: 512, MaxPositions: 1024, Theta: 1e6,
 	}}
 }
@@ -44,6 +49,9 @@ func TestComposed(t *testing.T) {
 	defer lib.Close()
 	for name, target := range chains() {
 		for _, bits := range []int{4, 0} {
+			if bits == 0 && target.Experts > 0 {
+				continue // the kernels are for 4 bits
+			}
 			p := chainPair(target, bits)
 			dir := t.TempDir()
 			require.NoError(t, p.Write(dir))
