@@ -114,6 +114,11 @@ var planted = []fault{
 		"./internal/kernels", "TestChoice",
 	},
 	{
+		"a mixture takes the scores in the order of another map", "internal/nn/experts.go",
+		"s.Concat(2, scores, m.SharedGate.Forward(s, x))", "s.Concat(2, m.SharedGate.Forward(s, x), scores)",
+		"./internal/nn", "TestMoEByKernels",
+	},
+	{
 		"a chained mixture loses the residual stream", "internal/nn/experts.go",
 		"Eps: n.Eps, Residual: x.X, Sums", "Eps: n.Eps, Sums",
 		"./internal/synthetic", "TestComposed",
@@ -121,7 +126,7 @@ var planted = []fault{
 	{
 		"a mixture's shared expert is added twice", "internal/nn/experts.go",
 		"if ok && !m.shape.Shared {", "if ok {",
-		"./internal/synthetic", "TestComposed",
+		"./internal/nn", "TestMoEByKernels",
 	},
 	{
 		"kept rows leave the tail of the whole block", "internal/kernels/deltatext.go",

@@ -194,3 +194,28 @@ func TestMixShapes(t *testing.T) {
 		require.False(t, none.Mixes(s, mlx.Array{}))
 	})
 }
+
+// Where a kernel fails, here because there is no GPU, Mixture says so, and the Set
+// does without from then on.
+func TestMixtureFails(t *testing.T) {
+	if lib.Device() == mlx.DeviceGPU {
+		t.Skip("the kernels work there")
+	}
+	do(t, func(s *mlx.Scope) {
+		set := &Set{owner: s, none: s.Zeros(mlx.Float32, 1)}
+		for _, spec := range []mlx.KernelSpec{scoresSpec(), chooseSpec(), upSpec(), downSpec()} {
+			require.Nil(t, set.kernel(spec), spec.Name)
+		}
+		require.Nil(t, set.mixture())
+		k := func(spec mlx.KernelSpec) *mlx.Kernel { return s.NewKernel(spec, nil) }
+		set.mix, set.chain = &mixture{k(scoresSpec()), k(chooseSpec()), k(upSpec()), k(downSpec())}, k(chainSpec())
+		r, d := newSource(s, 34), mixtures()[0]
+		x := r.normal(mlx.BFloat16, 0, 1, 1, 2, d.Hidden)
+		require.True(t, set.Mixes(s, x))
+		_, ok := set.Mixture(s, Stream{X: x}, mlx.Array{}, d, d.maps(r), Around{})
+		require.False(t, ok)
+		require.NoError(t, s.Err())
+		require.False(t, set.Mixes(s, x))
+		require.False(t, set.Chains(s, x))
+	})
+}

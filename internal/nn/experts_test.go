@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/godflash/godflash/internal/kernels"
 	"github.com/godflash/godflash/internal/nn"
 	"github.com/godflash/godflash/mlx"
 )
@@ -96,4 +97,61 @@ func TestMoE(t *testing.T) {
 			}
 		}
 	})
+}
+
+// By the kernels' operations a 4-bit mixture is what MLX's make of it, whatever part
+// of it the kernels take: with the router's product or without, with a shared expert
+// of the experts' width or of another.
+func TestMoEByKernels(t *testing.T) {
+	const hidden, width, experts = 128, 256, 12
+	four, eight := mlx.QuantizeOptions{Mode: mlx.Affine, GroupSize: 64, Bits: 4}, mlx.QuantizeOptions{Mode: mlx.Affine, GroupSize: 64, Bits: 8}
+	for name, x := range map[string]struct {
+		router, gate mlx.QuantizeOptions // no bits: dense
+		shared       int                 // width, 0 for none
+		linked       bool
+	}{
+		"router in 8 bits":               {router: eight, linked: true},
+		"dense router":                   {},
+		"shared expert":                  {router: eight, gate: eight, shared: width, linked: true},
+		"shared expert, dense router":    {shared: width},
+		"gate unlike the router":         {router: eight, gate: four, shared: width},
+		"shared expert of another width": {router: eight, gate: eight, shared: 128},
+	} {
+		do(t, func(s *mlx.Scope) {
+			set := kernels.New(kernels.WithComposed(t.Context()), s, nil)
+			key := uint64(0)
+			random := func(shape ...int) mlx.Array {
+				key++
+				return s.Normal(s.Key(key), 0, 0.2, mlx.Float32, shape...)
+			}
+			linear := func(o mlx.QuantizeOptions, out, in int) nn.Linear {
+				if o.Bits == 0 {
+					return nn.NewLinear(s, random(out, in), mlx.Array{}).With(set)
+				}
+				return nn.NewQuantizedLinear(s.Quantize(random(out, in), o)).With(set)
+			}
+			stack := func(out, in int) nn.Experts {
+				return nn.NewQuantizedExperts(s.Quantize(random(experts, out, in), four))
+			}
+			m := nn.MoE{
+				Router: linear(x.router, experts, hidden), TopK: 3, NormTopK: true,
+				Gate: stack(width, hidden), Up: stack(width, hidden), Down: stack(hidden, width),
+			}
+			if x.shared > 0 {
+				f := nn.NewSwiGLU(s, linear(four, x.shared, hidden), linear(four, x.shared, hidden), linear(four, hidden, x.shared), x.shared)
+				m.Shared, m.SharedGate = &f, linear(x.gate, 1, hidden)
+			}
+			operations := m
+			m.Link(set, kernels.MixShape{Experts: experts, Hidden: hidden, Width: width})
+			require.Equal(t, x.linked, m.Linked(), name)
+			for _, rows := range []int{1, 16, kernels.BlockRows + 1} {
+				in := random(1, rows, hidden)
+				want, got := values(t, operations.Forward(s, in)), values(t, m.Forward(s, in))
+				require.Len(t, got, len(want))
+				for i, w := range want {
+					require.InDelta(t, w, got[i], 1e-3, "%s, %d rows, element %d", name, rows, i)
+				}
+			}
+		})
+	}
 }
