@@ -13,12 +13,6 @@ type Stream struct {
 	Sums mlx.Array // float32 [T, n]: a row's add up to the sum of X's squares
 }
 
-// From is the stream's rows from one on.
-func (r Stream) From(s *mlx.Scope, row int) Stream {
-	t := r.X.Dim(1)
-	return Stream{s.SliceAxis(r.X, 1, row, t), s.SliceAxis(r.Sums, 0, row, t)}
-}
-
 // Chained is what a map needs besides its weight to be part of a chain.
 type Chained struct {
 	counter mlx.Array // int32, see chainText
