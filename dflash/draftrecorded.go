@@ -61,14 +61,14 @@ func (d *Drafter) run(s *mlx.Scope, c *DraftContext, name string, rows int, in [
 		c.discard()
 		return nil, true
 	}
-	if c.at.Exact() && d.lib.Device() == mlx.DeviceGPU && !d.layers[0].split.InPlace() {
+	if c.at.Exact() && d.lib.Device() == mlx.DeviceGPU && !d.layers[0].split.InPlace(d.dtype) {
 		c.discard()
 		return nil, false // see qwen's
 	}
 	first, size, end := len(in), buffers[0].Dim(2), math.MaxInt
 	inPlace := true
 	for i, base := range bases {
-		inPlace = inPlace && base == 0 && d.layers[i].split.InPlace()
+		inPlace = inPlace && base == 0 && d.layers[i].split.InPlace(d.dtype)
 		size, end = min(size, buffers[2*i].Dim(2)), min(end, base+buffers[2*i].Dim(2))
 	}
 	bound, kind := size-rows, fmt.Sprint(name, rows)

@@ -55,7 +55,7 @@ func (m *Model) recorded(s *mlx.Scope, ids mlx.Array, c *Cache, taps []int) (Out
 	if rows > kernels.BlockRows {
 		return Output{}, false
 	}
-	if c.at.Exact() && m.lib.Device() == mlx.DeviceGPU && !m.heads.InPlace() {
+	if c.at.Exact() && m.lib.Device() == mlx.DeviceGPU && !m.heads.InPlace(m.dtype) {
 		return Output{}, false // as data the position needs a mask, which slows MLX's attention down
 	}
 	size := 0 // of the buffers, the same for all layers
@@ -73,7 +73,7 @@ func (m *Model) recorded(s *mlx.Scope, ids mlx.Array, c *Cache, taps []int) (Out
 	}
 	bound := size - rows
 	kind := fmt.Sprint("pass ", rows, taps)
-	if !m.heads.InPlace() { // the graph depends on how many keys take part
+	if !m.heads.InPlace(m.dtype) { // the graph depends on how many keys take part
 		bound = c.at.Bucket(rows)
 		kind += fmt.Sprint(" ", bound)
 	}

@@ -104,7 +104,7 @@ func (k *Heads) Attends(s *mlx.Scope, q, keys mlx.Array) bool {
 // through the gates behind the queries in qCols: [1, T, heads · dim].
 func (k *Heads) Attend(s *mlx.Scope, q, keys, values, position mlx.Array, see See, scale float32, qCols Cols) mlx.Array {
 	parts := k.shape.attentionCall(q, keys, values, position, see, scale).run(s, k.attention)
-	if k.InPlace() && k.attention.Backend() == "fallback" && s.Err() == nil {
+	if k.InPlace(q.Dtype()) && k.attention.Backend() == "fallback" && s.Err() == nil {
 		// Operations read the keys without waiting for q.
 		k.into = nil
 		s.Fail(s.AsyncEval(q))

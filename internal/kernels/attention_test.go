@@ -169,7 +169,8 @@ func TestAttentionFails(t *testing.T) {
 			shape: spec, set: &Set{},
 			into: s.NewKernel(spec.intoSpec(), nil), attention: s.NewKernel(spec.attentionSpec(), nil), join: s.NewKernel(spec.joinSpec(), nil),
 		}
-		require.True(t, k.InPlace())
+		require.True(t, k.InPlace(mlx.BFloat16))
+		require.False(t, k.InPlace(mlx.Float16), "it is written for bfloat16")
 		const size = 32 << 20
 		require.NoError(t, s.Eval(c.keys, c.values, c.within, c.q))
 		q := s.Add(c.q, s.AsType(s.Sum(s.Sub(s.Ones(mlx.Float32, size/4), s.Scalar(1, mlx.Float32)), false), mlx.BFloat16))
@@ -181,7 +182,7 @@ func TestAttentionFails(t *testing.T) {
 		after, err := lib.Memory(t.Context())
 		require.NoError(t, err)
 		require.GreaterOrEqual(t, after.Peak-before.Active, int64(size))
-		require.False(t, k.InPlace())
+		require.False(t, k.InPlace(mlx.BFloat16))
 		got, err := mlx.ToSlice[float32](s.AsType(y, mlx.Float32))
 		require.NoError(t, err)
 		want, err := mlx.ToSlice[float32](s.Contiguous(s.AsType(c.want(s), mlx.Float32)))

@@ -38,13 +38,13 @@ func (d HeadsShape) intoSpec() mlx.KernelSpec {
 	}
 }
 
-// InPlace reports whether there is a kernel that writes in place.
-func (k *Heads) InPlace() bool { return k != nil && k.into != nil }
+// InPlace reports whether blocks of a type are written in place.
+func (k *Heads) InPlace(dt mlx.Dtype) bool { return k != nil && k.into != nil && dt == mlx.BFloat16 }
 
 // Writes reports whether Into and Attend serve blocks like x [1, T, width] in a
 // cache whose row 0 is position 0: on CUDA.
 func (k *Heads) Writes(s *mlx.Scope, x mlx.Array) bool {
-	return k.InPlace() && s.Err() == nil && x.Dim(1) <= BlockRows && x.Dtype() == mlx.BFloat16
+	return k != nil && s.Err() == nil && x.Dim(1) <= BlockRows && k.InPlace(x.Dtype())
 }
 
 // Into is Split with keys and values written to rows position and on of a cache's
