@@ -104,6 +104,9 @@ func (d *Decoder) launch(s *mlx.Scope, rows int) error {
 		}
 	}()
 	b, err := d.build(s, anchor, rows)
+	if err == nil {
+		err = s.Err()
+	}
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package dflash_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 
@@ -101,4 +102,28 @@ func TestRecordedWindow(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, rows, again)
 	require.Positive(t, replayed.RecordedDrafts())
+}
+
+// A pass that fails while cycles are in flight is the whole error.
+func TestPipelinedFails(t *testing.T) {
+	e := open(t, "tiny-qwen3", dflash.Options{})
+	ref := references(t, "tiny-qwen3")[0]
+	s := newSession(t, e)
+	s.SetPipelined(true)
+	broken := errors.New("broken")
+	n := 0
+	for _, err := range s.Generate(t.Context(), dflash.Request{IDs: ref.Prompt, BlockSize: 4}) {
+		if n++; err != nil {
+			require.ErrorIs(t, err, broken)
+			require.NotContains(t, err.Error(), "pending")
+			break
+		}
+		if n == 6 {
+			s.Decoder().FailNext(broken)
+		}
+		require.Less(t, n, 60)
+	}
+	s.Decoder().FailNext(nil)
+	ids, _ := run(t, s, dflash.Request{IDs: ref.Prompt, MaxTokens: 30})
+	require.Equal(t, ref.Greedy[:30], ids)
 }
