@@ -214,7 +214,9 @@ func TestPageOverEngine(t *testing.T) {
 	ask()
 	drafted := text()
 	require.NotEmpty(t, drafted)
-	require.Equal(t, "true", b.eval(`document.querySelectorAll(".token.draft").length > 20`))
+	// The first block is a whole one; how many follow is the controller's choice,
+	// which goes by durations.
+	require.Equal(t, "true", b.eval(`document.querySelectorAll(".token.draft").length > 5`))
 	require.Equal(t, "true", b.eval(`document.querySelectorAll(".bar").length > 2`))
 	require.Regexp(t, `^\d+ tok/s$`, b.eval(`document.getElementById("rate-draft").textContent`))
 	b.shot("narrow", 390)
