@@ -154,46 +154,21 @@ func (c *Cache) commitRecorded(s *mlx.Scope, n nn.Rows) bool {
 		return false
 	}
 	var in []mlx.Array
-	layouts := make([]blockLayout, len(c.rec))
-	rules := make([]*kernels.Delta, len(c.rec))
 	if !n.Exact() {
 		in = append(in, n.Array)
 	}
 	first := len(in)
-	for i, r := range c.rec {
-		if r == nil {
-			continue
+	for _, r := range c.rec {
+		if r != nil {
+			in = append(r.block.list(in), r.state)
 		}
-		layouts[i], rules[i] = layoutOf(&r.block), r.block.rule
-		in = append(r.block.list(in), r.state)
 	}
 	if len(in) == first {
 		return false // nothing recurrent
 	}
-	rows := c.pending
-	step := c.steps.Of(fmt.Sprint("commit ", rows, n.Exact(), layouts), 0, func(*replay.Step) mlx.Func {
-		return func(s *mlx.Scope, in []mlx.Array) []mlx.Array {
-			count := nn.Rows{N: rows}
-			if first > 0 {
-				count.Array = in[0]
-			}
-			in = in[first:]
-			var out []mlx.Array
-			for i, l := range layouts {
-				if l == nil {
-					continue
-				}
-				r := &recurrent{block: deltaBlock{rows: rows, rule: rules[i]}}
-				in = l.fill(&r.block, in)
-				r.state, in = in[0], in[1:]
-				r.commit(s, count)
-				out = append(out, r.next.conv)
-				if first > 0 {
-					out = append(out, r.next.state)
-				}
-			}
-			return out
-		}
+	// The layers are of one kind: their number of arrays tells their layout.
+	step := c.steps.Of(fmt.Sprint("commit ", c.pending, " ", n.Exact()), len(in), func(*replay.Step) mlx.Func {
+		return recordCommit(c.rec, c.pending, first > 0)
 	})
 	if step == nil {
 		return false
@@ -212,4 +187,33 @@ func (c *Cache) commitRecorded(s *mlx.Scope, n nn.Rows) bool {
 		}
 	}
 	return true
+}
+
+// recordCommit is commitRecorded's function for layers with blocks like those of
+// rec: of the count, where it is counted, and each layer's block and state.
+func recordCommit(rec []*recurrent, rows int, counted bool) mlx.Func {
+	var layouts []blockLayout
+	var rules []*kernels.Delta
+	for _, r := range rec {
+		if r != nil {
+			layouts, rules = append(layouts, layoutOf(&r.block)), append(rules, r.block.rule)
+		}
+	}
+	return func(s *mlx.Scope, in []mlx.Array) (out []mlx.Array) {
+		count := nn.Rows{N: rows}
+		if counted {
+			count.Array, in = in[0], in[1:]
+		}
+		for i, l := range layouts {
+			r := &recurrent{block: deltaBlock{rows: rows, rule: rules[i]}}
+			in = l.fill(&r.block, in)
+			r.state, in = in[0], in[1:]
+			r.commit(s, count)
+			out = append(out, r.next.conv)
+			if counted {
+				out = append(out, r.next.state)
+			}
+		}
+		return out
+	}
 }

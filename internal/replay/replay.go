@@ -14,11 +14,11 @@ const (
 	// recordAt is the use at which a function is recorded. To record takes a few
 	// times as long as to build, so what comes up now and then is only built.
 	recordAt = 3
-	// most bounds the recorded graphs and the keys looked out for.
+	// most bounds the recorded graphs, mostSeen the kinds looked out for.
 	most, mostSeen = 64, 512
 )
 
-// Steps are the recorded functions of a model, by key. All methods but Close run
+// Steps are the recorded functions of a model, by kind and size. All methods but Close run
 // on the library's worker.
 type Steps struct {
 	lib *mlx.Library
