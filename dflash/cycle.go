@@ -76,7 +76,7 @@ func (d *Decoder) runCycle(ctx context.Context, rows int, want cut) (cycle, erro
 		}
 		clock.Built()
 		built := time.Now()
-		packed, err := readIDs(b.packed)
+		packed, err := readPosted(b.packed)
 		if err != nil {
 			return err
 		}
@@ -140,10 +140,10 @@ func (d *Decoder) sound(s *mlx.Scope, o outcome, at int) error {
 // verified is a block that was drafted and run through the target, as a graph.
 type verified struct {
 	rows    int
-	ids     mlx.Array // int32 [rows]: the anchor and the drafts
-	choices mlx.Array // int32 [rows]: the target's token after each row
-	count   mlx.Array // int32 [1]: leading drafts that are right
-	packed  mlx.Array // what the host reads, see unpack
+	ids     mlx.Array  // int32 [rows]: the anchor and the drafts
+	choices mlx.Array  // int32 [rows]: the target's token after each row
+	count   mlx.Array  // int32 [1]: leading drafts that are right
+	packed  mlx.Posted // what the host reads, see unpack
 	taps    []mlx.Array
 }
 
@@ -185,7 +185,7 @@ func (d *Decoder) build(s *mlx.Scope, anchor mlx.Array, rows int) (verified, err
 		}
 	}
 	v := d.verify(s, anchor, p, rows, r, allowed)
-	return v, d.probe.End(probe.Verify, s, append([]mlx.Array{v.packed}, v.taps...)...)
+	return v, d.probe.End(probe.Verify, s, append([]mlx.Array{v.packed.Array}, v.taps...)...)
 }
 
 // verify makes the graph of a block of rows through the target. p has a draft
@@ -201,7 +201,7 @@ func (d *Decoder) verify(s *mlx.Scope, anchor mlx.Array, p proposal, rows int, r
 	v.taps = taps
 	v.choices = d.scorer.choose(s, logits, v.ids, p, r, allowed)
 	v.count = d.probe.Count(s, accept(s, drafts, v.choices), rows)
-	v.packed = d.scorer.pack(s, v.count, v.choices, v.ids, logits)
+	v.packed = s.Post(d.scorer.pack(s, v.count, v.choices, v.ids, logits))
 	return v
 }
 

@@ -340,11 +340,13 @@ func idArray(s *mlx.Scope, ids []int) mlx.Array {
 	return mlx.FromSlice(s, out)
 }
 
-func readIDs(a mlx.Array) ([]int, error) {
-	if !a.Valid() {
+func readIDs(a mlx.Array) ([]int, error) { return readPosted(mlx.Posted{Array: a}) }
+
+func readPosted(p mlx.Posted) ([]int, error) {
+	if !p.Array.Valid() {
 		return nil, nil // the scope's error comes back from Do
 	}
-	ids, err := mlx.ToSlice[int32](a)
+	ids, err := p.Read()
 	if err != nil {
 		return nil, err
 	}

@@ -205,7 +205,7 @@ func (d *Decoder) Try(ctx context.Context, rows int, o Sampling) (accepted int, 
 		if err != nil {
 			return err
 		}
-		packed, err := readIDs(b.packed)
+		packed, err := readPosted(b.packed)
 		if err != nil {
 			return err
 		}

@@ -24,7 +24,7 @@ const maxFlights = 2
 
 // flight is a cycle that the device works on.
 type flight struct {
-	packed mlx.Array // int32, see unpack
+	packed mlx.Posted // see unpack
 	rows   int
 	before point // the states that it began with
 	waits  bool  // the taps of its one row wait, see waiting.go
@@ -120,13 +120,14 @@ func (d *Decoder) launch(s *mlx.Scope, rows int) error {
 		return err
 	}
 	clock.Built()
-	if err := s.AsyncEval(append([]mlx.Array{b.packed, next}, state...)...); err != nil {
+	if err := s.AsyncEval(append([]mlx.Array{b.packed.Array, next}, state...)...); err != nil {
 		return err
 	}
 	clock.Handed()
 	d.owner.Free(d.anchorArray)
 	d.anchorArray = d.owner.Move(next)
-	d.flights = append(d.flights, flight{packed: d.owner.Move(b.packed), rows: rows, before: before, waits: len(d.waiting) > held})
+	b.packed.Array = d.owner.Move(b.packed.Array)
+	d.flights = append(d.flights, flight{packed: b.packed, rows: rows, before: before, waits: len(d.waiting) > held})
 	launched = true
 	return nil
 }
@@ -150,12 +151,12 @@ func (d *Decoder) commitLaunched(s *mlx.Scope, b verified) error {
 func (d *Decoder) land(s *mlx.Scope) (cycle, error) {
 	f := d.flights[0]
 	began := time.Now()
-	packed, err := readIDs(f.packed)
+	packed, err := readPosted(f.packed)
 	if err != nil {
 		return cycle{}, err
 	}
 	d.probe.Landed(began)
-	d.owner.Free(f.packed)
+	d.owner.Free(f.packed.Array)
 	d.flights = d.flights[1:]
 	d.setMark(f.before, d.settled)
 	o := d.scorer.unpack(packed, f.rows)
@@ -183,7 +184,7 @@ func (d *Decoder) land(s *mlx.Scope) (cycle, error) {
 // read, and must be emptied.
 func (d *Decoder) ground() {
 	for _, f := range d.flights {
-		d.owner.Free(f.packed)
+		d.owner.Free(f.packed.Array)
 		d.owner.Free(f.before.states...)
 	}
 	d.owner.Free(d.anchorArray)

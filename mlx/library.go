@@ -55,7 +55,12 @@ type Library struct {
 	cuda   bool
 	stream mlxc.Handle // of the device, on the worker's thread
 	files  mlxc.Handle // for reading files
+	log    *slog.Logger
 	closed atomic.Bool
+
+	// Only the worker touches these, see Post.
+	box      *letterbox
+	boxTried bool
 }
 
 // process is the one native library that a process can hold: its functions
@@ -107,7 +112,7 @@ func Open(opts *Options) (*Library, error) {
 		c.leave()
 		return nil, err
 	}
-	l := &Library{core: c}
+	l := &Library{core: c, log: o.Logger}
 	var err error
 	if e := c.hop(context.Background(), func() { err = l.choose(&o) }); e != nil {
 		err = e
