@@ -208,6 +208,9 @@ func (d *Decoder) verify(s *mlx.Scope, anchor mlx.Array, p proposal, rows int, r
 // draws is the randomness of the tokens that rows block rows from the end of the
 // sequence choose.
 func (d *Decoder) draws(s *mlx.Scope, rows int) draws {
+	if d.scorer.sampler == nil {
+		return draws{} // nothing is drawn
+	}
 	at := nn.At(d.cache.Len())
 	if d.drafting && !d.context.at.Exact() {
 		at = d.contextAt(s) // the host has only an upper bound
@@ -220,7 +223,7 @@ func (d *Decoder) draws(s *mlx.Scope, rows int) draws {
 // to int32 [1].
 func accept(s *mlx.Scope, drafts, choices mlx.Array) mlx.Array {
 	if !drafts.Valid() {
-		return s.Zeros(mlx.Int32, 1)
+		return mlx.FromSlice(s, []int32{0})
 	}
 	right := s.AsType(s.Equal(drafts, s.SliceAxis(choices, 0, 0, drafts.Dim(0))), mlx.Int32)
 	return s.Sum(s.CumProd(right, 0), true, 0)

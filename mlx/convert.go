@@ -72,6 +72,11 @@ func FromSlice[T Element](s *Scope, data []T, shape ...int) Array {
 			return s.refuse(opFromSlice, "shape and length do not agree", "shape "+formatInts(shape)+", length "+strconv.Itoa(len(data)))
 		}
 	}
+	if list, ok := any(data).([]int32); ok && len(list) == 1 && p.N == 1 {
+		if a, ok := s.fromTable(list[0], false); ok {
+			return a
+		}
+	}
 	h := mlxc.FromData(unsafe.Pointer(unsafe.SliceData(data)), p, int(DtypeOf[T]()))
 	if h <= mlxc.OffWorker {
 		return s.failed(opFromSlice, h, "shape "+formatInts(shape))

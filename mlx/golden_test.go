@@ -377,10 +377,14 @@ func TestGoldens(t *testing.T) {
 	failed := map[string]int{}
 	gpu, skipped := lib.Device() == mlx.DeviceGPU, 0
 	// CUDA compiles a kernel for each operation and type, which takes minutes:
-	// GODFLASH_GOLDENS_FROM begins at that case.
+	// GODFLASH_GOLDENS_FROM begins at that case, GODFLASH_GOLDENS_TO ends before it.
 	first, _ := strconv.Atoi(os.Getenv("GODFLASH_GOLDENS_FROM"))
+	end := len(g.Cases)
+	if to, err := strconv.Atoi(os.Getenv("GODFLASH_GOLDENS_TO")); err == nil {
+		end = min(end, to)
+	}
 	require.NoError(t, lib.Do(t.Context(), func(*mlx.Scope) error {
-		for i, raw := range g.Cases {
+		for i, raw := range g.Cases[:end] {
 			if i < first {
 				continue
 			}
@@ -397,7 +401,7 @@ func TestGoldens(t *testing.T) {
 		}
 		return nil
 	}))
-	t.Logf("%d cases from %d on, %d of them for CPUs only and left out here", len(g.Cases)-first, first, skipped)
+	t.Logf("%d cases from %d on, %d of them for CPUs only and left out here", end-first, first, skipped)
 	if len(failed) > 0 {
 		t.Errorf("failures per method: %v", failed)
 	}

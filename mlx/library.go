@@ -58,9 +58,11 @@ type Library struct {
 	log    *slog.Logger
 	closed atomic.Bool
 
-	// Only the worker touches these, see Post.
-	box      *letterbox
-	boxTried bool
+	// Only the worker touches these, see Post and fromTable.
+	box          *letterbox
+	boxTried     bool
+	numbers      mlxc.Handle
+	numbersTried bool
 }
 
 // process is the one native library that a process can hold: its functions

@@ -96,6 +96,11 @@ func (s *Scope) Scalar(v float64, dt Dtype) Array {
 	if !encode(&buf, v, dt) {
 		return s.refuse(opScalar, "the type cannot hold the number", strconv.FormatFloat(v, 'g', -1, 64)+" "+dt.String())
 	}
+	if n := int32(v); dt == Int32 && float64(n) == v {
+		if a, ok := s.fromTable(n, true); ok {
+			return a
+		}
+	}
 	h := mlxc.FromData(unsafe.Pointer(&buf), mlxc.Ints{}, int(dt))
 	if h <= mlxc.OffWorker {
 		return s.failed(opScalar, h, strconv.FormatFloat(v, 'g', -1, 64)+" "+dt.String())

@@ -72,3 +72,19 @@ func TestPostRefuses(t *testing.T) {
 		})
 	}
 }
+
+// Single numbers come from a table on some devices: its ends, and what lies beyond.
+func TestSingleNumbers(t *testing.T) {
+	do(t, func(s *mlx.Scope) {
+		for _, n := range []int32{-1 << 31, -65, -64, -1, 0, 1, 7, 1<<18 - 1, 1 << 18, 1<<31 - 1} {
+			v, err := mlx.ToSlice[int32](mlx.FromSlice(s, []int32{n}))
+			require.NoError(t, err)
+			require.Equal(t, []int32{n}, v)
+			x := s.Scalar(float64(n), mlx.Int32)
+			require.Empty(t, x.Shape())
+			got, err := mlx.Item[int32](x)
+			require.NoError(t, err)
+			require.Equal(t, n, got)
+		}
+	})
+}

@@ -1,6 +1,7 @@
 package qwen
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/godflash/godflash/internal/kernels"
@@ -133,6 +134,7 @@ func (m *Model) pass(s *mlx.Scope, ids mlx.Array, c *Cache, taps []int) Output {
 	}
 	out := Output{Taps: make([]mlx.Array, len(taps))}
 	var at, rest mlx.Array // x + rest is the residual stream
+	var running []mlx.Array
 	if m.heads != nil {
 		at = c.at.Data(s)
 	}
@@ -148,7 +150,10 @@ func (m *Model) pass(s *mlx.Scope, ids mlx.Array, c *Cache, taps []int) Output {
 		in, x, rest = m.layers[i].forward(s, x, rest, c, i, at)
 		tap(i-1, in)
 		if m.cfg.Quantization != "" && i%layersAtOnce == layersAtOnce-1 && m.set.WritesOut(rows) && s.Err() == nil {
-			s.Fail(s.Eval(x, rest))
+			// The device works on these layers while the host builds the next ones.
+			next := []mlx.Array{x, rest}
+			s.Fail(errors.Join(s.AsyncEval(next...), s.Eval(running...)))
+			running = next
 		}
 	}
 	out.Hidden = s.Add(x, rest)
@@ -156,8 +161,8 @@ func (m *Model) pass(s *mlx.Scope, ids mlx.Array, c *Cache, taps []int) Output {
 	return out
 }
 
-// layersAtOnce is the number of layers whose weights may lie in memory written
-// out at the same time, while a prompt runs through a quantised model.
+// layersAtOnce is half the number of layers whose weights may lie in memory
+// written out at the same time, while a prompt runs through a quantised model.
 const layersAtOnce = 2
 
 // forward runs the layer on x + rest (rest is the zero Array before the first
