@@ -2,6 +2,7 @@ package qwen_test
 
 import (
 	"os"
+	"path/filepath"
 	"testing"
 	"unsafe"
 
@@ -21,7 +22,7 @@ func TestInPlaceOnGPU(t *testing.T) {
 	gpu, err := mlx.Open(&mlx.Options{Device: mlx.DeviceGPU})
 	require.NoError(t, err)
 	defer gpu.Close()
-	m, err := qwen.Load(t.Context(), gpu, pairDir("tiny-qwen3"), nil)
+	m, err := qwen.Load(t.Context(), gpu, filepath.Join(pairDir("tiny-qwen3"), "target"), nil)
 	require.NoError(t, err)
 	defer m.Close()
 	run := func(c *qwen.Cache, from, rows, keep int, recorded bool) {
