@@ -392,6 +392,14 @@ func (s *Scope) Compile(f Func, o CompileOptions) *Compiled {
 	return c
 }
 
+// setCompileMode is for closures that are traced from now on: the mode is MLX's,
+// and one for the process.
+func (c *core) setCompileMode(mode int) {
+	if mode != c.compileMode && mlxc.CompileMode(mode) {
+		c.compileMode = mode
+	}
+}
+
 // reset drops MLX's side; a later Call makes it again.
 func (c *Compiled) reset() {
 	if c.busy > 0 {
@@ -434,14 +442,12 @@ func (c *Compiled) Call(s *Scope, in ...Array) []Array {
 		}
 	}
 	c.busy++
-	// The mode is MLX's, not the closure's, and counts when it traces.
+	mode := s.lib.core.compileMode
 	if c.opts.Unfused && s.lib.device == DeviceGPU {
-		mlxc.CompileMode(mlxc.CompileNoFuse)
+		s.lib.core.setCompileMode(min(mode, mlxc.CompileNoFuse))
 	}
 	out, status := mlxc.Apply(c.h, x)
-	if c.opts.Unfused && s.lib.device == DeviceGPU {
-		mlxc.CompileMode(mlxc.CompileEnabled)
-	}
+	s.lib.core.setCompileMode(mode)
 	c.busy--
 	if status != mlxc.OK {
 		s.failedCall(opCompiled, "", in)

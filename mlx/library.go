@@ -138,6 +138,7 @@ func start(o *Options) (*core, error) {
 				return err
 			}
 			c.path, c.version = process.path, process.version
+			mlxc.CompileMode(c.compileMode) // an earlier worker may have left another
 			return nil
 		}
 		path, version, err := load(o)
@@ -169,8 +170,10 @@ func (l *Library) choose(o *Options) error {
 	}
 	l.cuda = gpu && mlxc.IsCUDA()
 	onGPU := l.device == DeviceGPU
-	if !onGPU && !mlxc.CompileMode(mlxc.CompileNoFuse) {
-		return fmt.Errorf("mlx: turn fused kernels off: %s", cleanMessage(mlxc.LastError()))
+	if most := mlxc.CompileNoFuse; !onGPU && l.core.compileMode > most {
+		if l.core.setCompileMode(most); l.core.compileMode != most {
+			return fmt.Errorf("mlx: turn fused kernels off: %s", cleanMessage(mlxc.LastError()))
+		}
 	}
 	l.stream = mlxc.Stream(onGPU)
 	// Metal cannot read files, CUDA must.

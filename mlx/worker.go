@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
 	"runtime/debug"
 	"sync"
@@ -24,13 +25,14 @@ type core struct {
 	waiting atomic.Int64 // hops that have not begun
 
 	// Only the worker touches these.
-	scratch  []mlxc.Handle // lists of handles on their way into C
-	spare    [][]slot      // slots of closed scopes, for the next ones
-	idle     []idleStream  // streams of closed Streams, for the next ones: MLX cannot end one alone
-	failure  *OpError      // the first failure of the Do that runs
-	depth    int           // Do inside Do
-	tracing  int           // functions of arrays that MLX is calling
-	traceErr error         // the first error in one of them, until the operation that called it takes it
+	scratch     []mlxc.Handle // lists of handles on their way into C
+	spare       [][]slot      // slots of closed scopes, for the next ones
+	idle        []idleStream  // streams of closed Streams, for the next ones: MLX cannot end one alone
+	compileMode int           // of mlxc.CompileMode, as MLX has it
+	failure     *OpError      // the first failure of the Do that runs
+	depth       int           // Do inside Do
+	tracing     int           // functions of arrays that MLX is calling
+	traceErr    error         // the first error in one of them, until the operation that called it takes it
 
 	mu     sync.Mutex
 	refs   int
@@ -55,8 +57,16 @@ const maxSpare = 8
 func newCore() *core {
 	return &core{
 		jobs: make(chan *job, 64), stopped: make(chan struct{}), scopes: map[*Scope]struct{}{},
-		scratch: make([]mlxc.Handle, 0, 256),
+		scratch: make([]mlxc.Handle, 0, 256), compileMode: startMode(),
 	}
+}
+
+// startMode is what MLX reads from its environment.
+func startMode() int {
+	if _, off := os.LookupEnv("MLX_DISABLE_COMPILE"); off {
+		return mlxc.CompileDisabled
+	}
+	return mlxc.CompileEnabled
 }
 
 // work is the worker goroutine; setup's error goes to started.
