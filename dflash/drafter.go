@@ -283,7 +283,7 @@ func (d *Drafter) append(s *mlx.Scope, c *DraftContext, tapped []mlx.Array, n nn
 	if len(written) == 0 {
 		after = c.at.Advance(s, n)
 	} else {
-		after, end = nn.At(c.at.Bound+n.N), s.Add(written[0], n.Count(s))
+		after, end = nn.At(c.at.Bound+n.N), kernels.Near(s, s.Add(written[0], n.Count(s)))
 		if !c.at.Exact() || !n.Exact() {
 			after.Array, end = end, mlx.Array{}
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/godflash/godflash/internal/kernels"
 	"github.com/godflash/godflash/internal/nn"
 	"github.com/godflash/godflash/internal/probe"
 	"github.com/godflash/godflash/mlx"
@@ -139,7 +140,7 @@ func (d *Decoder) commitLaunched(s *mlx.Scope, b verified) error {
 		d.scorer.commit(s, b.ids, nn.Rows{N: 1})
 		return d.commitRows(s, b.taps, 1)
 	}
-	n := s.Add(b.count, s.Scalar(1, mlx.Int32))
+	n := kernels.Near(s, s.Add(b.count, s.Scalar(1, mlx.Int32)))
 	d.scorer.commit(s, b.ids, nn.Rows{N: b.rows, Array: n})
 	if err := d.cache.CommitArray(s, n); err != nil {
 		return err

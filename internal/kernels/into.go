@@ -17,7 +17,7 @@ const intoText = headsText + `
   T* const to = query ? queries + ((size_t)h * rows + row) * D : (T*)(value ? v_cache : k_cache) + ((size_t)h * capacity + at) * D;
   for (int i = 0; i < E; i++) to[lane + 32 * i] = (T)u[i];
 }
-if (bid == 0 && tid == 0) done[0] = position[0];
+if (bid == 0 && tid < 4) done[tid] = position[0];
 `
 
 func (d HeadsShape) intoSpec() mlx.KernelSpec {
@@ -33,7 +33,7 @@ func (d HeadsShape) intoSpec() mlx.KernelSpec {
 			if !q.Valid() {
 				q = s.Zeros(k.Dtype(), 1)
 			}
-			return []mlx.Array{q, s.Copy(in[5])}
+			return []mlx.Array{q, s.Contiguous(s.BroadcastTo(in[5], nearSize))}
 		},
 	}
 }
@@ -61,7 +61,7 @@ func (k *Heads) Into(s *mlx.Scope, q, key, v Cols, qNorm, kNorm, position, invFr
 	if len(out) != 2 {
 		return mlx.Array{}, mlx.Array{}, true // the scope has the error
 	}
-	return out[0], out[1], true
+	return out[0], s.SliceAxis(out[1], 0, 0, 1), true
 }
 
 func (d HeadsShape) intoCall(q, k, v Cols, qNorm, kNorm, position, invFreq, keys, values mlx.Array) call {
@@ -74,7 +74,7 @@ func (d HeadsShape) intoCall(q, k, v Cols, qNorm, kNorm, position, invFreq, keys
 	return call{
 		in: []mlx.Array{q.Array, k.Array, v.Array, qNorm, kNorm, position, invFreq, keys, values},
 		launch: mlx.Launch{
-			Outputs: []mlx.Output{queries, {Dtype: mlx.Int32, Shape: []int{1}}},
+			Outputs: []mlx.Output{queries, {Dtype: mlx.Int32, Shape: []int{nearSize}}},
 			Grid:    warps(t * (n + 2*d.Keys)), Group: [3]int{128},
 			Template: d.splitTemplate(n, q, k, v),
 		},

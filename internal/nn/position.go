@@ -1,6 +1,7 @@
 package nn
 
 import (
+	"github.com/godflash/godflash/internal/kernels"
 	"github.com/godflash/godflash/internal/rope"
 	"github.com/godflash/godflash/mlx"
 )
@@ -78,5 +79,5 @@ func (p Position) Advance(s *mlx.Scope, n Rows) Position {
 	if p.Exact() && n.Exact() {
 		return At(p.Bound + n.N)
 	}
-	return Position{Bound: p.Bound + n.N, Array: s.Add(p.Data(s), n.Count(s))}
+	return Position{Bound: p.Bound + n.N, Array: kernels.Near(s, s.Add(p.Data(s), n.Count(s)))}
 }
