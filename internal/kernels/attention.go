@@ -144,7 +144,7 @@ func (d HeadsShape) joinCall(sums, weights mlx.Array, q Cols) call {
 	t := sums.Dim(1)
 	return call{in: []mlx.Array{sums, weights, q.Array}, launch: mlx.Launch{
 		Outputs: []mlx.Output{{Dtype: q.Array.Dtype(), Shape: []int{1, t, d.Queries * d.Dim}}},
-		Grid:    warps(t * d.Queries), Group: [3]int{128},
+		Grid:    [3]int{t * d.Queries * 128}, Group: [3]int{128},
 		Template: []mlx.TemplateArg{
 			{Name: "T", Value: q.Array.Dtype()},
 			{Name: "HQ", Value: d.Queries},

@@ -123,28 +123,46 @@ for (int i = 0; i < D / 8; i++) {
 `
 
 // joinText puts the parts together, in a fixed order, and through the gates where
-// the layer has them. A warp does one head of one row.
+// the layer has them. A block does one head of one row, each of its 4 warps a
+// quarter of the parts, all of which are on their way before the first is needed.
 const joinText = `
-const int lane = tid & 31, unit = bid * 4 + (tid >> 5), rows = sums_shape[1];
+constexpr int E = D / 32, Q = SPLITS / 4;
+GF_GROUP float quarter[4 * D];
+const int lane = tid & 31, warp = tid >> 5, unit = bid, units = sums_shape[1] * HQ;
 const int row = unit / HQ, head = unit - row * HQ;
-if (row < rows) {
-  float m = -1e30f, l = 0;
-  if (lane < SPLITS) { m = weights[((size_t)lane * rows * HQ + unit) * 2]; l = weights[((size_t)lane * rows * HQ + unit) * 2 + 1]; }
-  float top = m;
-  for (int o = 16; o > 0; o >>= 1) top = fmaxf(top, GF_XOR(top, o));
-  const float w = l > 0 ? exp2f(m - top) : 0.0f;
-  float total = w * l;
-  for (int o = 16; o > 0; o >>= 1) total += GF_XOR(total, o);
-  float a[D / 32];
-  for (int i = 0; i < D / 32; i++) a[i] = 0;
-  for (int p = 0; p < SPLITS; p++) {
-    const float share = __shfl_sync(0xffffffffu, w, p);
-    if (share > 0) for (int i = 0; i < D / 32; i++) a[i] += share * sums[((size_t)p * rows * HQ + unit) * D + lane + 32 * i];
+const float m = weights[((size_t)lane * units + unit) * 2], l = weights[((size_t)lane * units + unit) * 2 + 1];
+float gate[(D + 127) / 128];
+for (int i = 0; i < (D + 127) / 128; i++) {
+  const int d = tid + 128 * i;
+  gate[i] = GATED && d < D ? (float)q[(size_t)row * QROW + QAT + (head * 2 + 1) * D + d] : 0.0f;
+}
+float top = m;
+for (int o = 16; o > 0; o >>= 1) top = fmaxf(top, GF_XOR(top, o));
+const float w = l > 0 ? exp2f(m - top) : 0.0f;
+float v[Q][E], share[Q];
+#pragma unroll
+for (int k = 0; k < Q; k++) {
+  const int p = warp * Q + k;
+  share[k] = __shfl_sync(0xffffffffu, w, p);
+  #pragma unroll
+  for (int i = 0; i < E; i++) v[k][i] = share[k] > 0 ? sums[((size_t)p * units + unit) * D + lane + 32 * i] : 0.0f;
+}
+float total = w * l;
+for (int o = 16; o > 0; o >>= 1) total += GF_XOR(total, o);
+#pragma unroll
+for (int i = 0; i < E; i++) {
+  float a = 0;
+  #pragma unroll
+  for (int k = 0; k < Q; k++) a += share[k] * v[k][i];
+  quarter[warp * D + lane + 32 * i] = a;
+}
+GF_SYNC();
+for (int i = 0; i < (D + 127) / 128; i++) {
+  const int d = tid + 128 * i;
+  if (d < D) {
+    float a = (quarter[d] + quarter[D + d] + quarter[2 * D + d] + quarter[3 * D + d]) / total;
+    if (GATED) a /= 1.0f + GF_EXP(-gate[i]);
+    y[(size_t)unit * D + d] = (T)a;
   }
-  for (int i = 0; i < D / 32; i++) {
-    a[i] /= total;
-    if (GATED) a[i] /= 1.0f + GF_EXP(-(float)q[(size_t)row * QROW + QAT + (head * 2 + 1) * D + lane + 32 * i]);
-  }
-  for (int i = 0; i < D / 32; i++) y[(size_t)unit * D + lane + 32 * i] = (T)a[i];
 }
 `
