@@ -51,7 +51,7 @@ func (set *Set) Delta(d DeltaShape) *Delta {
 	k.scan = set.kernel(d.scanSpec())
 	k.keep = set.kernel(d.keepSpec())
 	k.out = set.kernel(d.outSpec())
-	k.all = set.owner.Full(math.MaxInt32, mlx.Int32, 1)
+	k.all = Near(set.owner, set.owner.Full(math.MaxInt32, mlx.Int32, 1))
 	return k
 }
 
@@ -220,7 +220,7 @@ func (d DeltaShape) scanCall(q mlx.Array, r *DeltaRows, state, count mlx.Array) 
 			{Dtype: mlx.Float32, Shape: []int{q.Dim(0), d.ValueHeads, d.ValueDim}},
 			{Dtype: mlx.Float32, Shape: d.State()},
 		},
-		Grid: [3]int{d.ValueHeads * d.ValueDim / 16 * 128}, Group: [3]int{128},
+		Grid: [3]int{d.ValueHeads * d.ValueDim / 16 * 64}, Group: [3]int{64},
 		Template: d.template(),
 	}}
 }

@@ -66,11 +66,12 @@ if (row < rows) {
 }
 `
 
-// deltaScanText and deltaKeepText are the rule over the first count rows, the state in registers:
-// a threadgroup of 128 threads owns 16 columns of one head's state [DK, DV], a
-// thread DK/8 elements of one column, which 8 threads of a warp share. Both
-// products of a row use the state before it, for q·(gS + kᵀδ) is
-// g(q·S) + (q·k)δ: then the two sums are one round of shuffles.
+// deltaScanText and deltaKeepText are the rule over the first count rows, the state
+// in registers: a threadgroup of 64 threads owns 16 columns of one head's state
+// [DK, DV], a thread DK/4 elements of one column, which 4 threads of a warp share.
+// Both products of a row use the state before it, for q·(gS + kᵀδ) is
+// g(q·S) + (q·k)δ: then the two sums are one round of shuffles. What R rows need
+// lies in shared memory before the first of them.
 //
 // The scan gives the outputs of all rows. To keep some rows of a block gives the
 // state after them and the convolution's input before the next, tail, and no outputs.
@@ -81,59 +82,66 @@ var (
 
 // Lines for one of the two end in its name.
 const deltaRuleText = `
-constexpr int R = 16, N = DK / 8;
-GF_GROUP float sk[R * DK];
-GF_GROUP float sq[R * DK]; //scan
+constexpr int R = 16, N = DK / 4, P = DK + 16;
+GF_GROUP float sk[R * P];
+GF_GROUP float sq[R * P]; //scan
 GF_GROUP float kq[R]; //scan
-const int lane = tid & 31, warp = tid >> 5, sub = lane >> 2;
-const int hv = bid / (DV / 16), dv = (bid - hv * (DV / 16)) * 16 + warp * 4 + (lane & 3), hk = hv / (HV / HK);
+GF_GROUP float sv[R * 16];
+GF_GROUP float sg[R];
+GF_GROUP float sb[R];
+const int lane = tid & 31, sub = lane >> 3, column = (tid >> 5) * 8 + (lane & 7);
+const int hv = bid / (DV / 16), first = (bid - hv * (DV / 16)) * 16, dv = first + column, hk = hv / (HV / HK);
 const int rows = k_shape[0], kept = count[0], n = kept < rows ? kept : rows;
 const size_t at = (size_t)hv * DK * DV + dv;
 float S[N];
-for (int i = 0; i < N; i++) S[i] = state[at + (size_t)((i >> 2) * 32 + sub * 4 + (i & 3)) * DV];
+for (int i = 0; i < N; i++) S[i] = state[at + (size_t)((i >> 2) * 16 + sub * 4 + (i & 3)) * DV];
 for (int r0 = 0; r0 < n; r0 += R) {
   const int m = n - r0 < R ? n - r0 : R;
   GF_SYNC();
-  for (int i = tid * 4; i < m * DK; i += 512) {
-    const int r = i / DK;
-    const size_t from = ((size_t)(r0 + r) * HK + hk) * DK + (i - r * DK);
-    GF_STORE4(sk + i, GF_LOAD4(k + from));
-    GF_STORE4(sq + i, GF_LOAD4(q + from)); //scan
+  for (int i = tid * 4; i < m * DK; i += 256) {
+    const int r = i / DK, c = i - r * DK;
+    const size_t from = ((size_t)(r0 + r) * HK + hk) * DK + c;
+    GF_STORE4(sk + r * P + c, GF_LOAD4(k + from));
+    GF_STORE4(sq + r * P + c, GF_LOAD4(q + from)); //scan
+  }
+  for (int i = tid; i < m * 16; i += 64) sv[i] = v[((size_t)(r0 + (i >> 4)) * HV + hv) * DV + first + (i & 15)];
+  if (tid < m) {
+    sg[tid] = g[(size_t)(r0 + tid) * HV + hv];
+    sb[tid] = beta[(size_t)(r0 + tid) * HV + hv];
   }
   GF_SYNC();
-  for (int r = warp; r < m; r += 4) { //scan
-    float d = 0; //scan
-    for (int c = lane; c < DK; c += 32) d += sk[r * DK + c] * sq[r * DK + c]; //scan
-    for (int o = 16; o > 0; o >>= 1) d += GF_XOR(d, o); //scan
-    if (lane == 0) kq[r] = d; //scan
+  float d = 0; //scan
+  for (int c = (tid & 3) * 4; c < DK && tid >> 2 < m; c += 16) { //scan
+    const float4 a = GF_GLOAD4(sk + (tid >> 2) * P + c), b = GF_GLOAD4(sq + (tid >> 2) * P + c); //scan
+    d += a.x * b.x + a.y * b.y + a.z * b.z + a.w * b.w; //scan
   } //scan
+  d += GF_XOR(d, 1); //scan
+  d += GF_XOR(d, 2); //scan
+  if ((tid & 3) == 0) kq[tid >> 2] = d; //scan
   GF_SYNC(); //scan
-  size_t p = (size_t)r0 * HV + hv;
-  float g1 = g[p], b1 = beta[p], v1 = v[p * DV + dv];
-  for (int r = 0; r < m; r++, p += HV) {
-    const float gr = g1, br = b1, vr = v1;
-    if (r + 1 < m) { g1 = g[p + HV]; b1 = beta[p + HV]; v1 = v[(p + HV) * DV + dv]; }
-    float K[N], d1 = 0, e1 = 0;
-    float d2 = 0, e2 = 0; //scan
+  for (int r = 0; r < m; r++) {
+    const float gr = sg[r], br = sb[r], vr = sv[r * 16 + column];
+    float K[N], d0 = 0, d1 = 0, d2 = 0, d3 = 0;
+    float e0 = 0, e1 = 0, e2 = 0, e3 = 0; //scan
     for (int i = 0; i < N / 4; i++) {
-      const float4 a = GF_GLOAD4(sk + r * DK + i * 32 + sub * 4);
-      const float4 c = GF_GLOAD4(sq + r * DK + i * 32 + sub * 4); //scan
+      const float4 a = GF_GLOAD4(sk + r * P + i * 16 + sub * 4);
+      const float4 c = GF_GLOAD4(sq + r * P + i * 16 + sub * 4); //scan
       K[4 * i] = a.x; K[4 * i + 1] = a.y; K[4 * i + 2] = a.z; K[4 * i + 3] = a.w;
-      d1 += S[4 * i] * a.x; e1 += S[4 * i + 1] * a.y; d1 += S[4 * i + 2] * a.z; e1 += S[4 * i + 3] * a.w;
-      d2 += S[4 * i] * c.x; e2 += S[4 * i + 1] * c.y; d2 += S[4 * i + 2] * c.z; e2 += S[4 * i + 3] * c.w; //scan
+      d0 += S[4 * i] * a.x; d1 += S[4 * i + 1] * a.y; d2 += S[4 * i + 2] * a.z; d3 += S[4 * i + 3] * a.w;
+      e0 += S[4 * i] * c.x; e1 += S[4 * i + 1] * c.y; e2 += S[4 * i + 2] * c.z; e3 += S[4 * i + 3] * c.w; //scan
     }
-    d1 += e1;
-    d2 += e2; //scan
-    for (int o = 4; o < 32; o <<= 1) { d1 += GF_XOR(d1, o); d2 += GF_XOR(d2, o); } //scan
-    for (int o = 4; o < 32; o <<= 1) d1 += GF_XOR(d1, o); //keep
-    const float delta = br * (vr - gr * d1);
+    d0 = (d0 + d1) + (d2 + d3);
+    e0 = (e0 + e1) + (e2 + e3); //scan
+    for (int o = 8; o < 32; o <<= 1) { d0 += GF_XOR(d0, o); e0 += GF_XOR(e0, o); } //scan
+    for (int o = 8; o < 32; o <<= 1) d0 += GF_XOR(d0, o); //keep
+    const float delta = br * (vr - gr * d0);
     for (int i = 0; i < N; i++) S[i] = gr * S[i] + delta * K[i];
-    if (sub == 0) y[p * DV + dv] = gr * d2 + delta * kq[r]; //scan
+    if (sub == 0) y[((size_t)(r0 + r) * HV + hv) * DV + dv] = gr * e0 + delta * kq[r]; //scan
   }
 }
 if (sub == 0) for (int r = n; r < rows; r++) y[((size_t)r * HV + hv) * DV + dv] = 0; //scan
-for (int i = 0; i < N; i++) after[at + (size_t)((i >> 2) * 32 + sub * 4 + (i & 3)) * DV] = S[i];
-for (int i = bid * 128 + tid; i < TAIL; i += HV * DV / 16 * 128) tail[i] = conv_in[(size_t)n * CH + i]; //keep
+for (int i = 0; i < N; i++) after[at + (size_t)((i >> 2) * 16 + sub * 4 + (i & 3)) * DV] = S[i];
+for (int i = bid * 64 + tid; i < TAIL; i += HV * DV / 16 * 64) tail[i] = conv_in[(size_t)n * CH + i]; //keep
 `
 
 // deltaOutText is the norm over each head's output and the gate: y·rms(y)⁻¹·w
