@@ -275,6 +275,7 @@ func (d *Drafter) append(s *mlx.Scope, c *DraftContext, tapped []mlx.Array, n nn
 	if c.recorded && rows <= kernels.BlockRows {
 		written, done = d.run(s, c, "append", rows, tapped, d.project)
 	}
+	mark := s.Mark()
 	if !done {
 		written = d.project(s, c, tapped)
 	}
@@ -295,6 +296,7 @@ func (d *Drafter) append(s *mlx.Scope, c *DraftContext, tapped []mlx.Array, n nn
 	for _, kv := range c.kv {
 		kv.Adopt(c.owner)
 	}
+	defer s.FreeSince(mark)
 	c.owner.Free(c.end)
 	c.end = c.owner.Move(end)
 	if after.Array.Valid() {

@@ -105,12 +105,14 @@ func (m *Model) Forward(s *mlx.Scope, ids mlx.Array, c *Cache, o *ForwardOptions
 			return out
 		}
 	}
+	mark := s.Mark()
 	out := m.pass(s, ids, c, o.Taps)
 	if s.Err() != nil {
 		c.discard()
 		return Output{}
 	}
 	c.adopt(rows, m.written(s, out.Hidden))
+	s.FreeSince(mark, append([]mlx.Array{out.Hidden}, out.Taps...)...)
 	return out
 }
 
