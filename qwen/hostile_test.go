@@ -80,6 +80,7 @@ func TestHostileQuantization(t *testing.T) {
 			w.Dtype = "I32"
 			ck[module+".weight"] = w
 		}, []string{"weight I32"}},
+		"a norm": {dense, "layers.3.input_layernorm", 4, 64, "BF16", affine(4, 64), nil, []string{"128 numbers that are no matrix"}},
 		"groups that do not divide": {dense, "layers.3.self_attn.k_proj", 4, 64, "BF16", affine(4, 64), func(ck checkpoint, module string) {
 			for _, part := range []string{".scales", ".biases"} {
 				s := ck[module+part]

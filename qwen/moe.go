@@ -8,7 +8,6 @@ import (
 	"github.com/godflash/godflash/internal/kernels"
 	"github.com/godflash/godflash/internal/nn"
 	"github.com/godflash/godflash/internal/weights"
-	"github.com/godflash/godflash/mlx"
 )
 
 // feedForward reads the sizes of dense and mixed layers. Which layers are
@@ -108,6 +107,31 @@ func (c *Config) moeTensors(want map[string][]int, p string, ck *checkpoint) {
 	}
 }
 
+// singleExperts are the modules of a layer's experts, one each.
+func (c *Config) singleExperts(p, name string) []string {
+	all := make([]string, c.NumExperts)
+	for i := range all {
+		all[i] = p + fmt.Sprintf(singleExpert, i) + name
+	}
+	return all
+}
+
+// checkExperts finds experts of one layer that are stored in different ways.
+func (c *Config) checkExperts(ck *checkpoint) error {
+	for i, moe := range c.MoeLayers {
+		p := layerPrefix(i) + "mlp."
+		if !moe || !ck.has(p+firstExpert) {
+			continue
+		}
+		for _, name := range []string{"gate_proj", "up_proj", "down_proj"} {
+			if err := weights.Alike(ck.plan, c.singleExperts(p, name)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 func (b *builder) moe(p string) *nn.MoE {
 	c, s := b.cfg, b.s
 	m := &nn.MoE{Router: b.r.Linear(p + "gate"), TopK: c.NumExpertsPerTok, NormTopK: c.NormTopkProb}
@@ -123,13 +147,7 @@ func (b *builder) moe(p string) *nn.MoE {
 		m.Up = nn.NewExperts(s, s.Contiguous(s.SliceAxis(both, 1, f, 2*f)))
 		m.Down = nn.NewExperts(s, b.r.Array(p+fusedDown))
 	case b.ck.has(p + firstExpert):
-		stack := func(name string) nn.Experts {
-			all := make([]mlx.Array, c.NumExperts)
-			for i := range all {
-				all[i] = b.r.Array(p + fmt.Sprintf(singleExpert, i) + name + ".weight")
-			}
-			return nn.NewExperts(s, s.Stack(0, all...))
-		}
+		stack := func(name string) nn.Experts { return b.r.SingleExperts(c.singleExperts(p, name)) }
 		m.Gate, m.Up, m.Down = stack("gate_proj"), stack("up_proj"), stack("down_proj")
 	default:
 		stacked := func(name string) nn.Experts { return b.r.Experts(p + fmt.Sprintf(stackedExperts, name)) }

@@ -100,49 +100,6 @@ func requireNear(t testing.TB, want, got []float32, tolerance float64) {
 
 func abs(x float64) float64 { return max(x, -x) }
 
-// Every scheme gives the logits of the dense model whose weights it stands for,
-// the embedding and the tied head included.
-func TestQuantizedSchemes(t *testing.T) {
-	from := filepath.Join(pairDir("tiny-qwen3"), "target")
-	for _, o := range []mlx.QuantizeOptions{
-		{Bits: 2, GroupSize: 32},
-		{Bits: 3, GroupSize: 64},
-		{Bits: 4, GroupSize: 32},
-		{Bits: 4, GroupSize: 64},
-		{Bits: 4, GroupSize: 128},
-		{Bits: 5, GroupSize: 64},
-		{Bits: 6, GroupSize: 64},
-		{Bits: 8, GroupSize: 64},
-		{Bits: 8, GroupSize: 128},
-		{Mode: mlx.MXFP4},
-		{Mode: mlx.MXFP8},
-		{Mode: mlx.NVFP4},
-	} {
-		t.Run(fmt.Sprintf("%s %d %d", o.Mode, o.Bits, o.GroupSize), func(t *testing.T) {
-			config := map[string]any{"bits": o.Bits, "group_size": o.GroupSize}
-			if o.Mode != mlx.Affine {
-				config = map[string]any{"mode": o.Mode.String(), "bits": 4, "group_size": 32}
-			}
-			small := writeModel(t, from, map[string]any{"quantization": config}, func(s *mlx.Scope, name string, a mlx.Array) map[string]mlx.Array {
-				if !isMatrix(name, a) {
-					return map[string]mlx.Array{name: a}
-				}
-				return quantised(s, name, a, o)
-			})
-			dense := writeModel(t, from, nil, func(s *mlx.Scope, name string, a mlx.Array) map[string]mlx.Array {
-				if !isMatrix(name, a) {
-					return map[string]mlx.Array{name: a}
-				}
-				return map[string]mlx.Array{name: rounded(s, a, o)}
-			})
-			c, err := qwen.ReadConfig(small)
-			require.NoError(t, err)
-			require.NotEmpty(t, c.Quantization)
-			requireNear(t, logitsOf(t, dense), logitsOf(t, small), 1e-4)
-		})
-	}
-}
-
 // Cases 60 and 61: modules with a scheme of their own, under any prefix, and
 // modules that are not quantised.
 func TestQuantizedMixture(t *testing.T) {

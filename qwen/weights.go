@@ -114,7 +114,13 @@ func openCheckpoint(dir string, cfg *Config, log *slog.Logger) (*checkpoint, err
 	if c.plan, err = cfg.quantization.Plan(ck, want); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnsupported, err)
 	}
-	return c, weights.Check(ck, want, c.plan)
+	if err := weights.Check(ck, want, c.plan); err != nil {
+		return nil, err
+	}
+	if err := cfg.checkExperts(c); err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrUnsupported, dir, err)
+	}
+	return c, nil
 }
 
 // checkpoint is a folder's tensors under the model's names.

@@ -149,6 +149,9 @@ func (q *Quantization) module(module string, dense []int, weight, scales, biases
 		}
 		mode = mlx.Affine // an entry of a mixed file that does not say its mode
 	}
+	if len(dense) < 2 {
+		return mlx.QuantizeOptions{}, fmt.Errorf("scales for %d numbers that are no matrix; norms are never quantized", dense[0])
+	}
 	k := dense[len(dense)-1]
 	if weight.Dtype != "U32" || len(weight.Shape) != len(dense) || len(scales.Shape) != len(dense) {
 		return mlx.QuantizeOptions{}, fmt.Errorf("weight %s %v and scales %v for a matrix of %v", weight.Dtype, weight.Shape, scales.Shape, dense)
@@ -187,7 +190,7 @@ func supported(o mlx.QuantizeOptions, scales, biases safetensors.Tensor) error {
 		bad = o.Bits != 4 || o.GroupSize != 16
 	}
 	if bad {
-		return fmt.Errorf("%s with %d bits in groups of %d", o.Mode, o.Bits, o.GroupSize)
+		return errors.New(describe(o, true))
 	}
 	if o.Mode == mlx.Affine {
 		if _, ok := dtypes[scales.Dtype]; !ok || biases.Dtype != scales.Dtype {
@@ -226,4 +229,46 @@ func (r *Reader) Experts(name string) nn.Experts {
 		return nn.NewQuantizedExperts(r.quantized(name))
 	}
 	return nn.NewExperts(r.s, r.Array(name+".weight"))
+}
+
+// SingleExperts are the maps whose weights [out, in] are NAME.weight, one name an
+// expert. Alike has found that they are stored in one way.
+func (r *Reader) SingleExperts(names []string) nn.Experts {
+	stack := func(of func(name string) mlx.Array) mlx.Array {
+		all := make([]mlx.Array, len(names))
+		for i, name := range names {
+			all[i] = of(name)
+		}
+		return r.s.Stack(0, all...)
+	}
+	o, ok := r.plan[names[0]]
+	if !ok {
+		return nn.NewExperts(r.s, stack(func(name string) mlx.Array { return r.Array(name + ".weight") }))
+	}
+	q := mlx.Quantized{W: stack(func(name string) mlx.Array { return r.Raw(name + ".weight") }), Options: o}
+	if o.Mode == mlx.Affine {
+		q.Scales = stack(func(name string) mlx.Array { return r.Array(name + ".scales") })
+		q.Biases = stack(func(name string) mlx.Array { return r.Array(name + ".biases") })
+	} else {
+		q.Scales = stack(func(name string) mlx.Array { return r.Raw(name + ".scales") })
+	}
+	return nn.NewQuantizedExperts(q)
+}
+
+// Alike says whether modules are quantised in one way, or none is.
+func Alike(plan map[string]mlx.QuantizeOptions, names []string) error {
+	first, ok := plan[names[0]]
+	for _, name := range names[1:] {
+		if o, quantised := plan[name]; quantised != ok || o != first {
+			return fmt.Errorf("%w: %s is %s, %s is %s; the experts of a layer must be stored in one way", ErrQuantization, names[0], describe(first, ok), name, describe(o, quantised))
+		}
+	}
+	return nil
+}
+
+func describe(o mlx.QuantizeOptions, quantised bool) string {
+	if !quantised {
+		return "not quantized"
+	}
+	return fmt.Sprintf("%s with %d bits in groups of %d", o.Mode, o.Bits, o.GroupSize)
 }
