@@ -2,7 +2,6 @@ package dflash_test
 
 import (
 	"context"
-	"encoding/json"
 	"maps"
 	"os"
 	"path/filepath"
@@ -26,31 +25,7 @@ func editDraft(t testing.TB, spec fixture.Spec, o fixture.DraftOptions, edit fun
 	t.Helper()
 	dir := t.TempDir()
 	fixture.Draft(t, dir, spec, o)
-	files, err := safetensors.Open(dir)
-	require.NoError(t, err)
-	tensors := tensorMap{}
-	for name, tensor := range files.Tensors {
-		data, err := tensor.Read()
-		require.NoError(t, err)
-		tensors[name] = safetensors.WriteTensor{Name: name, Dtype: tensor.Dtype, Shape: tensor.Shape, Data: data}
-	}
-	path := filepath.Join(dir, "config.json")
-	data, err := os.ReadFile(path)
-	require.NoError(t, err)
-	config := object{}
-	require.NoError(t, json.Unmarshal(data, &config))
-	edit(tensors, config)
-	data, err = json.Marshal(config)
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(path, data, 0o644))
-	var list []safetensors.WriteTensor
-	for _, name := range slices.Sorted(maps.Keys(tensors)) {
-		tensor := tensors[name]
-		tensor.Name = name
-		list = append(list, tensor)
-	}
-	require.NoError(t, safetensors.Write(filepath.Join(dir, "model.safetensors"), list, nil))
-	return dir
+	return derived(t, dir, edit)
 }
 
 // proposal is what a drafter makes of made-up taps and a made-up block.
