@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/godflash/godflash/internal/problems"
 	"github.com/godflash/godflash/internal/readfile"
 	"github.com/godflash/godflash/internal/rope"
 	"github.com/godflash/godflash/qwen"
@@ -135,9 +136,11 @@ func ReadDraftConfig(dir string) (*DraftConfig, error) {
 }
 
 func (r *rawDraftConfig) resolve() (*DraftConfig, error) {
-	if err := r.refuse(); err != nil {
+	if err := r.kind(); err != nil {
 		return nil, err
 	}
+	var wrong problems.List
+	r.refuse(&wrong)
 	var missing []string
 	need := func(name string, ps ...*int) int {
 		for _, p := range ps {
@@ -170,7 +173,8 @@ func (r *rawDraftConfig) resolve() (*DraftConfig, error) {
 	}
 	if r.NumTargetLayers != nil {
 		if c.NumTargetLayers = *r.NumTargetLayers; c.NumTargetLayers < 1 {
-			return nil, fmt.Errorf("%w: num_target_layers is %d", ErrConfig, c.NumTargetLayers)
+			wrong.Addf(ErrConfig, "num_target_layers is %d", c.NumTargetLayers)
+			c.NumTargetLayers = 0
 		}
 	}
 	if r.SlidingWindow != nil {
@@ -180,7 +184,7 @@ func (r *rawDraftConfig) resolve() (*DraftConfig, error) {
 		c.HeadDim = *r.HeadDim
 	} else if c.NumAttentionHeads > 0 {
 		if c.HiddenSize%c.NumAttentionHeads != 0 {
-			return nil, fmt.Errorf("%w: head_dim is missing, and hidden_size %d is no multiple of num_attention_heads %d", ErrConfig, c.HiddenSize, c.NumAttentionHeads)
+			wrong.Addf(ErrConfig, "head_dim is missing, and hidden_size %d is no multiple of num_attention_heads %d", c.HiddenSize, c.NumAttentionHeads)
 		}
 		c.HeadDim = c.HiddenSize / c.NumAttentionHeads
 	}
@@ -200,75 +204,89 @@ func (r *rawDraftConfig) resolve() (*DraftConfig, error) {
 	} else {
 		c.RopeTheta = float32(*theta)
 	}
-	y, err := rope.Read(c.RopeTheta, r.RopeScaling, r.RopeParameters, ErrUnsupported, ErrConfig)
-	if err != nil {
-		return nil, err
+	base := c.RopeTheta
+	if theta == nil {
+		base = 2 // any that YaRN takes: that it is missing is said below
 	}
-	if y != nil {
+	y, err := rope.Read(base, r.RopeScaling, r.RopeParameters, ErrUnsupported, ErrConfig)
+	wrong.Add(err)
+	if err == nil && y != nil {
 		c.yarn, c.RopeScaling = y, y.String()
 		c.MaxPositionEmbeddings = max(c.MaxPositionEmbeddings, y.Positions())
 	}
 	if len(missing) > 0 {
-		return nil, fmt.Errorf("%w: missing %s", ErrConfig, strings.Join(missing, ", "))
+		wrong.Addf(ErrConfig, "missing %s", strings.Join(missing, ", "))
+		missing = append(missing, "head_dim") // which may come from others
 	}
 	if len(c.LayerTypes) == 0 {
 		c.LayerTypes = slices.Repeat([]string{qwen.FullAttention}, min(max(c.NumHiddenLayers, 0), maxDraftLayers))
 	}
-	return c, c.check()
+	if c.checkSizes(&wrong, missing) {
+		c.check(&wrong)
+	}
+	if err := wrong.Err(); err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
-// refuse names what this package cannot run before anything else is read.
-func (r *rawDraftConfig) refuse() error {
-	if !slices.Contains(r.Architectures, draftArchitecture) {
-		switch {
-		case slices.ContainsFunc(r.Architectures, func(a string) bool {
-			return strings.Contains(a, "DFlash") || strings.Contains(a, "DSpark") || strings.HasSuffix(a, "AssistantModel")
-		}):
-			return fmt.Errorf("%w: a drafter with architectures %v, only %s is run", ErrUnsupported, r.Architectures, draftArchitecture)
-		case len(r.Architectures) == 0:
-			return fmt.Errorf("%w: architectures is missing; a drafter has [%q]", ErrConfig, draftArchitecture)
-		}
-		return fmt.Errorf("%w: this is a model with architectures %v, not a drafter (%s): pass its folder as the model", ErrUnsupported, r.Architectures, draftArchitecture)
+// kind refuses everything but the one architecture, by its name.
+func (r *rawDraftConfig) kind() error {
+	switch {
+	case slices.Contains(r.Architectures, draftArchitecture):
+		return nil
+	case slices.ContainsFunc(r.Architectures, func(a string) bool {
+		return strings.Contains(a, "DFlash") || strings.Contains(a, "DSpark") || strings.HasSuffix(a, "AssistantModel")
+	}):
+		return fmt.Errorf("%w: a drafter with architectures %v, only %s is run", ErrUnsupported, r.Architectures, draftArchitecture)
+	case len(r.Architectures) == 0:
+		return fmt.Errorf("%w: architectures is missing; a drafter has [%q]", ErrConfig, draftArchitecture)
 	}
+	return fmt.Errorf("%w: this is a model with architectures %v, not a drafter (%s): pass its folder as the model", ErrUnsupported, r.Architectures, draftArchitecture)
+}
+
+// refuse names what this package cannot run.
+func (r *rawDraftConfig) refuse(wrong *problems.List) {
 	d := &r.DFlash
 	for _, q := range []struct {
 		field string
 		value json.RawMessage
 	}{{"quantization", r.Quantization}, {"quantization_config", r.QuantizationConfig}} {
 		if says(q.value) {
-			return fmt.Errorf("%w: quantized drafter (%s is %.60s): use the bf16, f16 or f32 checkpoint", ErrUnsupported, q.field, q.value)
+			wrong.Addf(ErrUnsupported, "quantized drafter (%s is %.60s): use the bf16, f16 or f32 checkpoint", q.field, q.value)
 		}
 	}
-	scale := func(p *float64, neutral float64) bool { return p != nil && *p != neutral }
-	switch {
-	case r.HiddenAct != "" && r.HiddenAct != "silu":
-		return fmt.Errorf("%w: hidden_act is %q, only \"silu\" is run", ErrUnsupported, r.HiddenAct)
-	case r.AttentionBias:
-		return fmt.Errorf("%w: attention_bias is true", ErrUnsupported)
-	case r.RopeInterleaved || (r.RopeNeox != nil && !*r.RopeNeox):
-		return fmt.Errorf("%w: interleaved rotary positions (rope_interleaved true or rope_is_neox_style false)", ErrUnsupported)
-	case r.UseSWA:
-		return fmt.Errorf("%w: use_swa is true; windows are read from layer_types and sliding_window", ErrUnsupported)
-	case scale(r.PartialRotaryFactor, 1):
-		return fmt.Errorf("%w: partial_rotary_factor is %g, drafters rotate whole heads", ErrUnsupported, *r.PartialRotaryFactor)
-	case scale(d.FinalLogitSoftcap, 0):
-		return fmt.Errorf("%w: dflash_config.final_logit_softcapping is %g", ErrUnsupported, *d.FinalLogitSoftcap)
-	case scale(d.InputEmbeddingScale, 1):
-		return fmt.Errorf("%w: dflash_config.input_embedding_scale is %g", ErrUnsupported, *d.InputEmbeddingScale)
-	case scale(d.OutputMultiplier, 1):
-		return fmt.Errorf("%w: dflash_config.output_multiplier is %g", ErrUnsupported, *d.OutputMultiplier)
-	case d.SelectorRank != nil || d.ConvKernelSize != nil:
-		return fmt.Errorf("%w: a DFlash 2 head (selector_rank or conv_kernel_size) under the name %s", ErrUnsupported, draftArchitecture)
+	if r.HiddenAct != "" && r.HiddenAct != "silu" {
+		wrong.Addf(ErrUnsupported, "hidden_act is %q, only \"silu\" is run", r.HiddenAct)
 	}
-	for _, p := range []struct {
-		field string
-		value *rope.Parameters
-	}{{"rope_scaling", r.RopeScaling}, {"rope_parameters", r.RopeParameters}} {
-		if p.value != nil && scale(p.value.PartialRotaryFactor, 1) {
-			return fmt.Errorf("%w: %s.partial_rotary_factor is %g, drafters rotate whole heads", ErrUnsupported, p.field, *p.value.PartialRotaryFactor)
+	if r.AttentionBias {
+		wrong.Addf(ErrUnsupported, "attention_bias is true")
+	}
+	if r.RopeInterleaved || (r.RopeNeox != nil && !*r.RopeNeox) {
+		wrong.Addf(ErrUnsupported, "interleaved rotary positions (rope_interleaved true or rope_is_neox_style false)")
+	}
+	if r.UseSWA {
+		wrong.Addf(ErrUnsupported, "use_swa is true; windows are read from layer_types and sliding_window")
+	}
+	scale := func(field string, p *float64, neutral float64, more string) {
+		if p != nil && *p != neutral {
+			wrong.Addf(ErrUnsupported, "%s is %g%s", field, *p, more)
 		}
 	}
-	return nil
+	const whole = ", drafters rotate whole heads"
+	scale("partial_rotary_factor", r.PartialRotaryFactor, 1, whole)
+	if r.RopeScaling != nil {
+		scale("rope_scaling.partial_rotary_factor", r.RopeScaling.PartialRotaryFactor, 1, whole)
+	}
+	if r.RopeParameters != nil {
+		scale("rope_parameters.partial_rotary_factor", r.RopeParameters.PartialRotaryFactor, 1, whole)
+	}
+	scale("dflash_config.final_logit_softcapping", d.FinalLogitSoftcap, 0, "")
+	scale("dflash_config.input_embedding_scale", d.InputEmbeddingScale, 1, "")
+	scale("dflash_config.output_multiplier", d.OutputMultiplier, 1, "")
+	if d.SelectorRank != nil || d.ConvKernelSize != nil {
+		wrong.Addf(ErrUnsupported, "a DFlash 2 head (selector_rank or conv_kernel_size) under the name %s", draftArchitecture)
+	}
 }
 
 // says is false for a field that is absent, null or an empty object.
@@ -286,8 +304,10 @@ const (
 	maxBlockSize   = 256
 )
 
-// check finds contradictions inside the file.
-func (c *DraftConfig) check() error {
+// checkSizes reports whether the sizes make sense, so that more can be said of
+// them; fields that are missing are left out.
+func (c *DraftConfig) checkSizes(wrong *problems.List, missing []string) bool {
+	found := len(*wrong)
 	for _, p := range []struct {
 		name            string
 		value, min, max int
@@ -302,50 +322,57 @@ func (c *DraftConfig) check() error {
 		{"max_position_embeddings", c.MaxPositionEmbeddings, 1, maxDraftSize},
 		{"block_size", c.BlockSize, 2, maxBlockSize},
 	} {
-		if p.value < p.min || p.value > p.max {
-			return fmt.Errorf("%w: %s is %d, expected %d to %d", ErrConfig, p.name, p.value, p.min, p.max)
+		if (p.value < p.min || p.value > p.max) && (p.value != 0 || !slices.Contains(missing, p.name)) {
+			wrong.Addf(ErrConfig, "%s is %d, expected %d to %d", p.name, p.value, p.min, p.max)
 		}
 	}
-	switch {
-	case c.NumAttentionHeads%c.NumKeyValueHeads != 0:
-		return fmt.Errorf("%w: num_attention_heads %d is no multiple of num_key_value_heads %d", ErrConfig, c.NumAttentionHeads, c.NumKeyValueHeads)
-	case c.HeadDim%2 != 0:
-		return fmt.Errorf("%w: head_dim is %d, expected an even number", ErrConfig, c.HeadDim)
-	case c.RMSNormEps < 0 || c.RMSNormEps > 1:
-		return fmt.Errorf("%w: rms_norm_eps is %g", ErrConfig, c.RMSNormEps)
-	case !(c.RopeTheta > 0) || math.IsInf(float64(c.RopeTheta), 0):
-		return fmt.Errorf("%w: rope_theta is %g", ErrConfig, c.RopeTheta)
-	case len(c.LayerTypes) != c.NumHiddenLayers:
-		return fmt.Errorf("%w: layer_types has %d entries, num_hidden_layers is %d", ErrConfig, len(c.LayerTypes), c.NumHiddenLayers)
-	case c.MaskTokenID < 0 || c.MaskTokenID >= c.VocabSize:
-		return fmt.Errorf("%w: dflash_config.mask_token_id is %d, vocab_size is %d", ErrConfig, c.MaskTokenID, c.VocabSize)
-	}
-	for i, kind := range c.LayerTypes {
-		switch kind {
-		case qwen.FullAttention:
-		case SlidingAttention:
-			if c.SlidingWindow < 1 || c.SlidingWindow > maxDraftSize {
-				return fmt.Errorf("%w: layer_types[%d] is %s, but sliding_window is %d, expected 1 to %d", ErrConfig, i, kind, c.SlidingWindow, maxDraftSize)
-			}
-		default:
-			return fmt.Errorf("%w: layer_types[%d] is %q", ErrUnsupported, i, kind)
-		}
-	}
-	return c.checkTaps()
+	return len(missing) == 0 && len(*wrong) == found
 }
 
-func (c *DraftConfig) checkTaps() error {
+// check finds contradictions inside the file.
+func (c *DraftConfig) check(wrong *problems.List) {
+	if c.NumAttentionHeads%c.NumKeyValueHeads != 0 {
+		wrong.Addf(ErrConfig, "num_attention_heads %d is no multiple of num_key_value_heads %d", c.NumAttentionHeads, c.NumKeyValueHeads)
+	}
+	if c.HeadDim%2 != 0 {
+		wrong.Addf(ErrConfig, "head_dim is %d, expected an even number", c.HeadDim)
+	}
+	if c.RMSNormEps < 0 || c.RMSNormEps > 1 {
+		wrong.Addf(ErrConfig, "rms_norm_eps is %g", c.RMSNormEps)
+	}
+	if !(c.RopeTheta > 0) || math.IsInf(float64(c.RopeTheta), 0) {
+		wrong.Addf(ErrConfig, "rope_theta is %g", c.RopeTheta)
+	}
+	if len(c.LayerTypes) != c.NumHiddenLayers {
+		wrong.Addf(ErrConfig, "layer_types has %d entries, num_hidden_layers is %d", len(c.LayerTypes), c.NumHiddenLayers)
+	}
+	if c.MaskTokenID < 0 || c.MaskTokenID >= c.VocabSize {
+		wrong.Addf(ErrConfig, "dflash_config.mask_token_id is %d, vocab_size is %d", c.MaskTokenID, c.VocabSize)
+	}
+	for i, kind := range c.LayerTypes {
+		switch {
+		case kind == qwen.FullAttention:
+			continue
+		case kind != SlidingAttention:
+			wrong.Addf(ErrUnsupported, "layer_types[%d] is %q", i, kind)
+		case c.SlidingWindow < 1 || c.SlidingWindow > maxDraftSize:
+			wrong.Addf(ErrConfig, "layer_types[%d] is %s, but sliding_window is %d, expected 1 to %d", i, kind, c.SlidingWindow, maxDraftSize)
+		default:
+			continue
+		}
+		break // it is the same for the others
+	}
 	for i, id := range c.TargetLayerIDs {
 		switch {
 		case id < 0:
-			return fmt.Errorf("%w: dflash_config.target_layer_ids has %d", ErrConfig, id)
+			wrong.Addf(ErrConfig, "dflash_config.target_layer_ids has %d", id)
 		case i > 0 && id <= c.TargetLayerIDs[i-1]:
-			return fmt.Errorf("%w: dflash_config.target_layer_ids %v are not ascending", ErrConfig, c.TargetLayerIDs)
+			wrong.Addf(ErrConfig, "dflash_config.target_layer_ids %v are not ascending", c.TargetLayerIDs)
+			return
 		case c.NumTargetLayers > 0 && id >= c.NumTargetLayers:
-			return fmt.Errorf("%w: dflash_config.target_layer_ids has %d, num_target_layers is %d", ErrConfig, id, c.NumTargetLayers)
+			wrong.Addf(ErrConfig, "dflash_config.target_layer_ids has %d, num_target_layers is %d", id, c.NumTargetLayers)
 		}
 	}
-	return nil
 }
 
 // CheckPair compares a drafter with the target that it shall draft for. The

@@ -8,6 +8,7 @@ import (
 
 	"github.com/godflash/godflash/internal/kernels"
 	"github.com/godflash/godflash/internal/nn"
+	"github.com/godflash/godflash/internal/problems"
 	"github.com/godflash/godflash/internal/replay"
 	"github.com/godflash/godflash/internal/safetensors"
 	"github.com/godflash/godflash/internal/weights"
@@ -126,13 +127,17 @@ func openDraft(dir string, cfg *DraftConfig) (*safetensors.Checkpoint, error) {
 	if err != nil {
 		return nil, err
 	}
+	var wrong problems.List
+	want := cfg.tensors()
 	if t, ok := ck.Tensors["fc.weight"]; ok && len(t.Shape) == 2 {
-		if want := len(cfg.TargetLayerIDs) * cfg.HiddenSize; t.Shape[1] != want {
-			return nil, fmt.Errorf("%w: %s: fc.weight takes %d values a row, but %d target_layer_ids of hidden_size %d make %d",
-				ErrPairMismatch, dir, t.Shape[1], len(cfg.TargetLayerIDs), cfg.HiddenSize, want)
+		if taps := len(cfg.TargetLayerIDs) * cfg.HiddenSize; t.Shape[1] != taps {
+			wrong.Addf(ErrPairMismatch, "%s: fc.weight takes %d values a row, but %d target_layer_ids of hidden_size %d make %d",
+				dir, t.Shape[1], len(cfg.TargetLayerIDs), cfg.HiddenSize, taps)
+			want["fc.weight"] = t.Shape // that is said
 		}
 	}
-	if err := weights.Check(ck, cfg.tensors(), nil); err != nil {
+	wrong.Add(weights.Check(ck, want, nil))
+	if err := wrong.Err(); err != nil {
 		return nil, err
 	}
 	return ck, nil

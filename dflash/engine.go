@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 
 	"github.com/godflash/godflash/internal/controller"
@@ -153,9 +152,11 @@ type Info struct {
 // library knows for the model's name, where it is cached or may be downloaded;
 // Info says which and why. Without one decoding is plain.
 //
-// Configurations and the files' headers are checked, the pair against each
-// other too, before a weight is read. Errors wrap ErrConfig, ErrUnsupported,
-// ErrPairMismatch, ErrMemory or mlx.ErrLibraryNotFound and name the file and both values.
+// Configurations, tokenizer, template and the files' headers are checked, the pair
+// against each other too, and memory, before a weight is read. All that is wrong is
+// one *ModelError, which wraps ErrConfig, ErrUnsupported, ErrPairMismatch or
+// ErrMemory and names the file and both values. Without a native library the error
+// wraps mlx.ErrLibraryNotFound.
 func Open(ctx context.Context, model string, o *Options) (*Engine, error) {
 	e := &Engine{sessions: map[*Session]struct{}{}, controllers: map[workload]*controller.Controller{}}
 	if o != nil {
@@ -164,6 +165,7 @@ func Open(ctx context.Context, model string, o *Options) (*Engine, error) {
 	if e.opts.Logger == nil {
 		e.opts.Logger = slog.New(slog.DiscardHandler)
 	}
+	e.lib = e.opts.Library
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -180,15 +182,15 @@ func Open(ctx context.Context, model string, o *Options) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg, draft, err := e.check(&found)
+	cfg, draft, err := e.check(ctx, &found)
 	if err != nil {
-		return nil, err
-	}
-	if err := e.loadText(found.Target.Dir, cfg); err != nil {
 		return nil, err
 	}
 	if err := e.loadModels(ctx, &found, cfg, draft); err != nil {
 		e.Close()
+		if errors.Is(err, ErrMemory) {
+			err = &ModelError{Dir: found.Target.Dir, Problems: []error{err}}
+		}
 		return nil, err
 	}
 	e.describe(&found, cfg)
@@ -196,44 +198,6 @@ func Open(ctx context.Context, model string, o *Options) (*Engine, error) {
 		"draft", e.info.DraftDir, "draft_commit", e.info.DraftCommit, "draft_why", found.Why,
 		"block_size", e.info.BlockSize, "draft_off", e.info.DraftOff, "device", e.info.Device, "mlx", e.info.MLXVersion)
 	return e, nil
-}
-
-// check compares everything that can be compared without weights, and gives the
-// target's configuration and the drafter's headers, nil without a drafter. A
-// drafter that nobody asked for and that does not fit is left out.
-func (e *Engine) check(f *resolve.Found) (*qwen.Config, *safetensors.Checkpoint, error) {
-	cfg, err := qwen.ReadConfig(f.Target.Dir)
-	if err != nil {
-		return nil, nil, err
-	}
-	if f.Draft.Dir != "" {
-		draft, err := e.checkDraft(f, cfg)
-		if err == nil || f.Asked {
-			return cfg, draft, err
-		}
-		e.opts.Logger.Warn("decoding without a drafter", "model", f.Target.Dir, "drafter", f.Draft.Dir, "why", f.Why, "error", err)
-		f.Draft, f.Why = resolve.Place{}, fmt.Sprintf("%s, but it cannot be used: %v", f.Why, err)
-	}
-	if e.opts.BlockSize != 0 {
-		return nil, nil, fmt.Errorf("%w: BlockSize is %d, but there is no drafter: %s", ErrRequest, e.opts.BlockSize, f.Why)
-	}
-	return cfg, nil, nil
-}
-
-func (e *Engine) checkDraft(f *resolve.Found, cfg *qwen.Config) (*safetensors.Checkpoint, error) {
-	draft := f.Draft.Dir
-	dc, err := ReadDraftConfig(draft)
-	if err != nil {
-		return nil, err
-	}
-	if err := dc.CheckPair(qwenInfo(cfg)); err != nil {
-		return nil, fmt.Errorf("%s and %s: %w", draft, f.Target.Dir, err)
-	}
-	ck, err := openDraft(draft, dc)
-	if err != nil {
-		return nil, err
-	}
-	return ck, checkBlock(e.opts.BlockSize, dc.BlockSize)
 }
 
 // checkBlock checks a block length that somebody asked for; 0 is the default.
@@ -244,32 +208,7 @@ func checkBlock(asked, most int) error {
 	return nil
 }
 
-func (e *Engine) loadText(dir string, cfg *qwen.Config) error {
-	var err error
-	if e.tok, err = tokenizer.Load(dir); err != nil {
-		return err
-	}
-	if n := e.tok.VocabSize(); n > cfg.VocabSize {
-		return fmt.Errorf("%w: %s: the tokenizer has ids up to %d, vocab_size is %d", ErrConfig, dir, n-1, cfg.VocabSize)
-	}
-	e.eos = slices.Concat(cfg.EOSTokenIDs, e.tok.EOS())
-	slices.Sort(e.eos)
-	e.eos = slices.Compact(e.eos)
-	for id := range e.tok.VocabSize() {
-		if token, ok := e.tok.Token(id); ok && e.tok.IsSpecial(id) {
-			e.controls = append(e.controls, token)
-		}
-	}
-	e.template, err = chat.Load(dir)
-	if errors.Is(err, chat.ErrNoTemplate) {
-		e.noChat = err // a base model: text and ids still work
-		return nil
-	}
-	return err
-}
-
 func (e *Engine) loadModels(ctx context.Context, f *resolve.Found, cfg *qwen.Config, draft *safetensors.Checkpoint) error {
-	e.lib = e.opts.Library
 	if e.lib == nil {
 		lib, err := mlx.Open(e.opts.MLX)
 		if err != nil {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/godflash/godflash/internal/problems"
 	"github.com/godflash/godflash/internal/readfile"
 	"github.com/godflash/godflash/internal/rope"
 	"github.com/godflash/godflash/internal/weights"
@@ -192,30 +193,24 @@ func ReadConfig(dir string) (*Config, error) {
 	if err := json.Unmarshal(data, &raw); err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", ErrConfig, path, err)
 	}
+	var wrong problems.List
 	c, err := raw.resolve()
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		wrong.Add(fmt.Errorf("%s: %w", path, err))
 	}
-	generation := filepath.Join(dir, "generation_config.json")
-	data, err = readSmall(generation)
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-	case err != nil:
+	eos, generation, err := readGeneration(filepath.Join(dir, "generation_config.json"))
+	wrong.Add(err)
+	if c != nil {
+		c.Generation = generation
+		c.EOSTokenIDs = append(c.EOSTokenIDs, eos...)
+		slices.Sort(c.EOSTokenIDs)
+		c.EOSTokenIDs = slices.Compact(c.EOSTokenIDs)
+		if i := slices.IndexFunc(c.EOSTokenIDs, func(id int) bool { return id < 0 || id >= c.VocabSize }); i >= 0 {
+			wrong.Addf(ErrConfig, "%s: eos_token_id %d (config.json and generation_config.json together) is outside the vocabulary of %d", dir, c.EOSTokenIDs[i], c.VocabSize)
+		}
+	}
+	if err := wrong.Err(); err != nil {
 		return nil, err
-	default:
-		var g rawGeneration
-		if err := json.Unmarshal(data, &g); err != nil {
-			return nil, fmt.Errorf("%w: %s: %w", ErrConfig, generation, err)
-		}
-		c.EOSTokenIDs = append(c.EOSTokenIDs, g.EOSTokenID...)
-		if c.Generation, err = g.resolve(); err != nil {
-			return nil, fmt.Errorf("%s: %w", generation, err)
-		}
-	}
-	slices.Sort(c.EOSTokenIDs)
-	c.EOSTokenIDs = slices.Compact(c.EOSTokenIDs)
-	if i := slices.IndexFunc(c.EOSTokenIDs, func(id int) bool { return id < 0 || id >= c.VocabSize }); i >= 0 {
-		return nil, fmt.Errorf("%w: %s: eos_token_id %d (config.json and generation_config.json together) is outside the vocabulary of %d", ErrConfig, dir, c.EOSTokenIDs[i], c.VocabSize)
 	}
 	return c, nil
 }
@@ -261,9 +256,8 @@ func (r *rawConfig) resolve() (*Config, error) {
 	default:
 		return nil, fmt.Errorf("%w: model_type is %q; qwen3, qwen3_moe, qwen3_5 and qwen3_5_moe are run", ErrUnsupported, t.ModelType)
 	}
-	if err := t.refuse(); err != nil {
-		return nil, err
-	}
+	var wrong problems.List
+	t.refuse(&wrong)
 	var missing []string
 	need := func(name string, p *int) int {
 		if p == nil {
@@ -302,15 +296,17 @@ func (r *rawConfig) resolve() (*Config, error) {
 		c.HeadDim = *t.HeadDim
 	} else if c.NumAttentionHeads > 0 {
 		if c.HiddenSize%c.NumAttentionHeads != 0 {
-			return nil, fmt.Errorf("%w: head_dim is missing, and hidden_size %d is no multiple of num_attention_heads %d", ErrConfig, c.HiddenSize, c.NumAttentionHeads)
+			wrong.Addf(ErrConfig, "head_dim is missing, and hidden_size %d is no multiple of num_attention_heads %d", c.HiddenSize, c.NumAttentionHeads)
 		}
 		c.HeadDim = c.HiddenSize / c.NumAttentionHeads
 	}
-	y, err := rope.Read(c.RopeTheta, t.RopeScaling, t.RopeParameters, ErrUnsupported, ErrConfig)
-	if err != nil {
-		return nil, err
+	base := c.RopeTheta
+	if theta == nil {
+		base = 2 // any that YaRN takes: that it is missing is said already
 	}
-	if y != nil {
+	y, err := rope.Read(base, t.RopeScaling, t.RopeParameters, ErrUnsupported, ErrConfig)
+	wrong.Add(err)
+	if err == nil && y != nil {
 		c.yarn, c.RopeScaling = y, y.String()
 		c.MaxPositionEmbeddings = max(c.MaxPositionEmbeddings, y.Positions())
 	}
@@ -322,34 +318,38 @@ func (r *rawConfig) resolve() (*Config, error) {
 		c.LinearNumKeyHeads = need("linear_num_key_heads", t.LinearNumKeyHeads)
 		c.LinearNumValueHeads = need("linear_num_value_heads", t.LinearNumValueHeads)
 	}
-	if len(missing) > 0 {
-		return nil, fmt.Errorf("%w: missing %s", ErrConfig, strings.Join(missing, ", "))
-	}
 	c.TieWordEmbeddings = tie != nil && *tie
-	if err := c.checkSizes(); err != nil {
+	wrong.Add(r.quantize(c, t))
+	if len(missing) > 0 {
+		wrong.Addf(ErrConfig, "missing %s", strings.Join(missing, ", "))
+		missing = append(missing, "head_dim", "num_key_value_heads") // which may come from others
+	}
+	if c.checkSizes(&wrong, missing) {
+		c.setLayerTypes(&wrong, t)
+	}
+	if err := wrong.Err(); err != nil {
 		return nil, err
 	}
-	if err := c.setLayerTypes(t); err != nil {
-		return nil, err
-	}
-	return c, r.quantize(c, t)
+	return c, nil
 }
 
-// refuse names what this package cannot run before anything else is read.
-func (t *rawConfig) refuse() error {
-	switch {
-	case t.NumExperts != nil && *t.NumExperts > 0 && !strings.Contains(t.ModelType, "_moe"):
-		return fmt.Errorf("%w: num_experts is %d in a %s model", ErrUnsupported, *t.NumExperts, t.ModelType)
-	case t.HiddenAct != "" && t.HiddenAct != "silu":
-		return fmt.Errorf("%w: hidden_act is %q, only \"silu\" is run", ErrUnsupported, t.HiddenAct)
-	case t.AttentionBias:
-		return fmt.Errorf("%w: attention_bias is true", ErrUnsupported)
-	case t.UseSlidingWindow:
-		return fmt.Errorf("%w: use_sliding_window is true in a target", ErrUnsupported)
-	case t.AttnOutputGate != nil && !*t.AttnOutputGate && strings.HasPrefix(t.ModelType, "qwen3_5"):
-		return fmt.Errorf("%w: attn_output_gate is false in a %s model", ErrUnsupported, t.ModelType)
+// refuse names what this package cannot run.
+func (t *rawConfig) refuse(wrong *problems.List) {
+	if t.NumExperts != nil && *t.NumExperts > 0 && !strings.Contains(t.ModelType, "_moe") {
+		wrong.Addf(ErrUnsupported, "num_experts is %d in a %s model", *t.NumExperts, t.ModelType)
 	}
-	return nil
+	if t.HiddenAct != "" && t.HiddenAct != "silu" {
+		wrong.Addf(ErrUnsupported, "hidden_act is %q, only \"silu\" is run", t.HiddenAct)
+	}
+	if t.AttentionBias {
+		wrong.Addf(ErrUnsupported, "attention_bias is true")
+	}
+	if t.UseSlidingWindow {
+		wrong.Addf(ErrUnsupported, "use_sliding_window is true in a target")
+	}
+	if t.AttnOutputGate != nil && !*t.AttnOutputGate && strings.HasPrefix(t.ModelType, "qwen3_5") {
+		wrong.Addf(ErrUnsupported, "attn_output_gate is false in a %s model", t.ModelType)
+	}
 }
 
 // says is false for a field that is absent, null or an empty object: those say
@@ -393,7 +393,10 @@ type size struct {
 	value int
 }
 
-func (c *Config) checkSizes() error {
+// checkSizes reports whether the sizes make sense, so that more can be said of
+// them; fields that are missing are left out.
+func (c *Config) checkSizes(wrong *problems.List, missing []string) bool {
+	found := len(*wrong)
 	positive := []size{
 		{"hidden_size", c.HiddenSize},
 		{"num_hidden_layers", c.NumHiddenLayers},
@@ -414,32 +417,41 @@ func (c *Config) checkSizes() error {
 		}...)
 	}
 	for _, p := range positive {
-		if p.value < 1 || p.value > maxSize {
-			return fmt.Errorf("%w: %s is %d, expected 1 to %d", ErrConfig, p.name, p.value, maxSize)
+		if (p.value < 1 || p.value > maxSize) && (p.value != 0 || !slices.Contains(missing, p.name)) {
+			wrong.Addf(ErrConfig, "%s is %d, expected 1 to %d", p.name, p.value, maxSize)
 		}
 	}
-	switch {
-	case c.NumExperts > 0 && c.NumExpertsPerTok > c.NumExperts:
-		return fmt.Errorf("%w: num_experts_per_tok is %d of %d experts", ErrConfig, c.NumExpertsPerTok, c.NumExperts)
-	case c.NumHiddenLayers > maxLayers:
-		return fmt.Errorf("%w: num_hidden_layers is %d, expected at most %d", ErrConfig, c.NumHiddenLayers, maxLayers)
-	case c.NumAttentionHeads%c.NumKeyValueHeads != 0:
-		return fmt.Errorf("%w: num_attention_heads %d is no multiple of num_key_value_heads %d", ErrConfig, c.NumAttentionHeads, c.NumKeyValueHeads)
-	case c.RMSNormEps < 0 || c.RMSNormEps > 1:
-		return fmt.Errorf("%w: rms_norm_eps is %g", ErrConfig, c.RMSNormEps)
-	case !(c.RopeTheta > 0) || math.IsInf(float64(c.RopeTheta), 0):
-		return fmt.Errorf("%w: rope_theta is %g", ErrConfig, c.RopeTheta)
-	case !(c.PartialRotaryFactor > 0 && c.PartialRotaryFactor <= 1) || c.RotaryDim()%2 != 0 || c.RotaryDim() == 0:
-		return fmt.Errorf("%w: partial_rotary_factor %g of head_dim %d gives %d rotating dimensions, expected an even number of at least 2", ErrConfig, c.PartialRotaryFactor, c.HeadDim, c.RotaryDim())
-	case c.hybrid() && c.LinearConvKernelDim < 2:
-		return fmt.Errorf("%w: linear_conv_kernel_dim is %d, expected at least 2", ErrConfig, c.LinearConvKernelDim)
-	case c.hybrid() && c.LinearNumValueHeads%c.LinearNumKeyHeads != 0:
-		return fmt.Errorf("%w: linear_num_value_heads %d is no multiple of linear_num_key_heads %d", ErrConfig, c.LinearNumValueHeads, c.LinearNumKeyHeads)
+	if len(missing) > 0 || len(*wrong) > found {
+		return false
 	}
-	return nil
+	if c.NumExperts > 0 && c.NumExpertsPerTok > c.NumExperts {
+		wrong.Addf(ErrConfig, "num_experts_per_tok is %d of %d experts", c.NumExpertsPerTok, c.NumExperts)
+	}
+	if c.NumHiddenLayers > maxLayers {
+		wrong.Addf(ErrConfig, "num_hidden_layers is %d, expected at most %d", c.NumHiddenLayers, maxLayers)
+	}
+	if c.NumAttentionHeads%c.NumKeyValueHeads != 0 {
+		wrong.Addf(ErrConfig, "num_attention_heads %d is no multiple of num_key_value_heads %d", c.NumAttentionHeads, c.NumKeyValueHeads)
+	}
+	if c.RMSNormEps < 0 || c.RMSNormEps > 1 {
+		wrong.Addf(ErrConfig, "rms_norm_eps is %g", c.RMSNormEps)
+	}
+	if !(c.RopeTheta > 0) || math.IsInf(float64(c.RopeTheta), 0) {
+		wrong.Addf(ErrConfig, "rope_theta is %g", c.RopeTheta)
+	}
+	if !(c.PartialRotaryFactor > 0 && c.PartialRotaryFactor <= 1) || c.RotaryDim()%2 != 0 || c.RotaryDim() == 0 {
+		wrong.Addf(ErrConfig, "partial_rotary_factor %g of head_dim %d gives %d rotating dimensions, expected an even number of at least 2", c.PartialRotaryFactor, c.HeadDim, c.RotaryDim())
+	}
+	if c.hybrid() && c.LinearConvKernelDim < 2 {
+		wrong.Addf(ErrConfig, "linear_conv_kernel_dim is %d, expected at least 2", c.LinearConvKernelDim)
+	}
+	if c.hybrid() && c.LinearNumValueHeads%c.LinearNumKeyHeads != 0 {
+		wrong.Addf(ErrConfig, "linear_num_value_heads %d is no multiple of linear_num_key_heads %d", c.LinearNumValueHeads, c.LinearNumKeyHeads)
+	}
+	return len(*wrong) == found
 }
 
-func (c *Config) setLayerTypes(t *rawConfig) error {
+func (c *Config) setLayerTypes(wrong *problems.List, t *rawConfig) {
 	c.LayerTypes = t.LayerTypes
 	if len(c.LayerTypes) == 0 {
 		interval := 4
@@ -450,7 +462,8 @@ func (c *Config) setLayerTypes(t *rawConfig) error {
 			interval = 1
 		}
 		if interval < 1 {
-			return fmt.Errorf("%w: full_attention_interval is %d", ErrConfig, interval)
+			wrong.Addf(ErrConfig, "full_attention_interval is %d", interval)
+			return
 		}
 		for i := range c.NumHiddenLayers {
 			kind := LinearAttention
@@ -461,18 +474,18 @@ func (c *Config) setLayerTypes(t *rawConfig) error {
 		}
 	}
 	if len(c.LayerTypes) != c.NumHiddenLayers {
-		return fmt.Errorf("%w: layer_types has %d entries, num_hidden_layers is %d", ErrConfig, len(c.LayerTypes), c.NumHiddenLayers)
+		wrong.Addf(ErrConfig, "layer_types has %d entries, num_hidden_layers is %d", len(c.LayerTypes), c.NumHiddenLayers)
 	}
 	for i, kind := range c.LayerTypes {
 		switch {
 		case kind == FullAttention, kind == LinearAttention && c.hybrid():
 		default:
-			return fmt.Errorf("%w: layer_types[%d] is %q in a %s model", ErrUnsupported, i, kind, c.ModelType)
+			wrong.Addf(ErrUnsupported, "layer_types[%d] is %q in a %s model", i, kind, c.ModelType)
+			return // it is the same for the others
 		}
 	}
 	if c.hybrid() && !slices.Contains(c.LayerTypes, LinearAttention) {
 		// The convolutions' layout alone tells whether the norms have their one.
-		return fmt.Errorf("%w: a %s model whose layer_types have no %s", ErrUnsupported, c.ModelType, LinearAttention)
+		wrong.Addf(ErrUnsupported, "a %s model whose layer_types have no %s", c.ModelType, LinearAttention)
 	}
-	return nil
 }

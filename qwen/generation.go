@@ -1,6 +1,11 @@
 package qwen
 
-import "fmt"
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+)
 
 // Generation is how a checkpoint's authors recommend to draw tokens. The zero
 // value is greedy. Names are Hugging Face's.
@@ -19,6 +24,24 @@ type rawGeneration struct {
 	TopK        *int     `json:"top_k"`
 	TopP        *float64 `json:"top_p"`
 	MinP        *float64 `json:"min_p"`
+}
+
+// readGeneration reads generation_config.json, which a folder need not have.
+func readGeneration(path string) (eos []int, g Generation, err error) {
+	data, err := readSmall(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, Generation{}, nil
+	} else if err != nil {
+		return nil, Generation{}, err
+	}
+	var raw rawGeneration
+	if err := json.Unmarshal(data, &raw); err != nil {
+		return nil, Generation{}, fmt.Errorf("%w: %s: %w", ErrConfig, path, err)
+	}
+	if g, err = raw.resolve(); err != nil {
+		return nil, Generation{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return raw.EOSTokenID, g, nil
 }
 
 // resolve checks the recommendation. A file that leaves out the temperature

@@ -11,6 +11,7 @@ import (
 
 	"github.com/godflash/godflash/internal/kernels"
 	"github.com/godflash/godflash/internal/nn"
+	"github.com/godflash/godflash/internal/problems"
 	"github.com/godflash/godflash/internal/replay"
 	"github.com/godflash/godflash/internal/safetensors"
 	"github.com/godflash/godflash/internal/weights"
@@ -48,19 +49,9 @@ func Load(ctx context.Context, lib *mlx.Library, dir string, o *LoadOptions) (*M
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	cfg, err := ReadConfig(dir)
+	cfg, ck, err := check(ctx, lib, dir, o, log)
 	if err != nil {
 		return nil, err
-	}
-	ck, err := openCheckpoint(dir, cfg, log)
-	if err != nil {
-		return nil, err
-	}
-	if !o.IgnoreMemory {
-		need := weights.Resident(ck.Checkpoint, lib.Device(), normName, ck.plan, mlx.QuantizeOptions{})
-		if err := weights.CheckMemory(ctx, lib, dir, need, o.Reserve); err != nil {
-			return nil, err
-		}
 	}
 	m := &Model{cfg: cfg, lib: lib, weights: lib.NewScope("weights of " + dir), steps: replay.New(lib)}
 	err = lib.Do(ctx, func(s *mlx.Scope) error { return m.read(ctx, s, ck, log, o.Progress) })
@@ -69,6 +60,40 @@ func Load(ctx context.Context, lib *mlx.Library, dir string, o *LoadOptions) (*M
 		return nil, fmt.Errorf("load %s: %w", dir, err)
 	}
 	return m, nil
+}
+
+// Check finds everything wrong with a model folder that Load would find before it
+// reads a weight: in its configuration, in the files' headers, and, unless lib is
+// nil, in the memory that there is. The error wraps all of it.
+func Check(ctx context.Context, lib *mlx.Library, dir string, o *LoadOptions) (*Config, error) {
+	if o == nil {
+		o = &LoadOptions{}
+	}
+	cfg, _, err := check(ctx, lib, dir, o, slog.New(slog.DiscardHandler))
+	return cfg, err
+}
+
+// check gives the configuration even where something else is wrong, unless it is
+// wrong itself.
+func check(ctx context.Context, lib *mlx.Library, dir string, o *LoadOptions, log *slog.Logger) (*Config, *checkpoint, error) {
+	cfg, err := ReadConfig(dir)
+	if err != nil {
+		wrong := problems.List{err}
+		_, err := safetensors.Open(dir)
+		wrong.Add(err)
+		return nil, nil, wrong.Err()
+	}
+	ck, err := openCheckpoint(dir, cfg, log)
+	if err != nil {
+		return cfg, nil, err
+	}
+	if lib != nil && !o.IgnoreMemory {
+		need := weights.Resident(ck.Checkpoint, lib.Device(), normName, ck.plan, mlx.QuantizeOptions{})
+		if err := weights.CheckMemory(ctx, lib, dir, need, o.Reserve); err != nil {
+			return cfg, nil, err
+		}
+	}
+	return cfg, ck, nil
 }
 
 // normName is the tensor whose dtype is that of the activations on a GPU.
@@ -100,9 +125,6 @@ func openCheckpoint(dir string, cfg *Config, log *slog.Logger) (*checkpoint, err
 	if ignored > 0 {
 		log.Info("tensors that text generation does not use are left out", "dir", dir, "tensors", ignored)
 	}
-	if _, ok := ck.Tensors["lm_head.weight"]; !ok && !cfg.TieWordEmbeddings {
-		return nil, fmt.Errorf("%w: %s: tie_word_embeddings is false or missing, but the files hold no lm_head.weight", ErrConfig, dir)
-	}
 	c := &checkpoint{Checkpoint: ck}
 	c.raw = !cfg.hybrid() || slices.ContainsFunc(slices.Collect(maps.Keys(ck.Tensors)), func(name string) bool {
 		// MLX's layout ends in 1, a raw one in the kernel's length, which is
@@ -111,14 +133,22 @@ func openCheckpoint(dir string, cfg *Config, log *slog.Logger) (*checkpoint, err
 		return strings.HasSuffix(name, ".conv1d.weight") && len(shape) == 3 && shape[2] != 1
 	})
 	want := cfg.tensors(c)
+	var wrong problems.List
+	if !cfg.TieWordEmbeddings && !c.has("lm_head.weight") && !c.has("lm_head.scales") {
+		wrong.Addf(ErrConfig, "%s: tie_word_embeddings is false or missing, but the files hold no lm_head.weight", dir)
+		delete(want, "lm_head.weight")
+	}
 	if c.plan, err = cfg.quantization.Plan(ck, want); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnsupported, err)
+		wrong.Add(fmt.Errorf("%w: %w", ErrUnsupported, err))
 	}
-	if err := weights.Check(ck, want, c.plan); err != nil {
+	wrong.Add(weights.Check(ck, want, c.plan))
+	if len(wrong) == 0 {
+		if err := cfg.checkExperts(c); err != nil {
+			wrong.Addf(ErrUnsupported, "%s: %w", dir, err)
+		}
+	}
+	if err := wrong.Err(); err != nil {
 		return nil, err
-	}
-	if err := cfg.checkExperts(c); err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", ErrUnsupported, dir, err)
 	}
 	return c, nil
 }

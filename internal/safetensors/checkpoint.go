@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/godflash/godflash/internal/problems"
 )
 
 const (
@@ -128,19 +130,28 @@ func checkShards(names []string) error {
 // read reads the headers of files, which are names inside dir.
 func read(dir string, files []string) (*Checkpoint, error) {
 	c := &Checkpoint{Dir: dir, Tensors: map[string]Tensor{}}
+	var wrong problems.List
 	for _, name := range files {
 		path := filepath.Join(dir, name)
 		h, err := readHeader(path)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
+			wrong.Add(fmt.Errorf("%s: %w", name, err))
+			continue
 		}
 		c.Files = append(c.Files, path)
 		for _, tensor := range slices.Sorted(maps.Keys(h.Tensors)) {
 			if first, twice := c.Tensors[tensor]; twice {
-				return nil, fmt.Errorf("%w: %s is in %s and in %s; remove the file that does not belong", ErrDuplicate, tensor, filepath.Base(first.File), name)
+				wrong.Addf(ErrDuplicate, "%s is in %s and in %s; remove the file that does not belong", tensor, filepath.Base(first.File), name)
+				break // the others are as likely there
 			}
 			c.Tensors[tensor] = h.Tensors[tensor]
 		}
+	}
+	if n := len(wrong); n > 10 {
+		wrong = append(wrong[:10], fmt.Errorf("and %d files more", n-10))
+	}
+	if err := wrong.Err(); err != nil {
+		return nil, err
 	}
 	return c, nil
 }

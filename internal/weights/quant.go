@@ -87,10 +87,11 @@ var modes = map[string]mlx.QuantMode{"": mlx.Affine, "affine": mlx.Affine, "mxfp
 // and turns want, the shapes of dense weights, into those that the files must
 // have. A module is quantised when the file has scales for it; bits and group
 // size follow from the shapes, and where the configuration says something else
-// that is an error.
+// that is an error. Modules that are wrong are taken out of ck and want, so that
+// Check can speak of the rest.
 func (q *Quantization) Plan(ck *safetensors.Checkpoint, want map[string][]int) (map[string]mlx.QuantizeOptions, error) {
 	plan := map[string]mlx.QuantizeOptions{}
-	var wrong []string
+	var wrong, bad []string
 	for name, dense := range want {
 		module, isWeight := strings.CutSuffix(name, ".weight")
 		scales, ok := ck.Tensors[module+".scales"]
@@ -100,14 +101,10 @@ func (q *Quantization) Plan(ck *safetensors.Checkpoint, want map[string][]int) (
 		o, err := q.module(module, dense, ck.Tensors[name], scales, ck.Tensors[module+".biases"])
 		if err != nil {
 			wrong = append(wrong, module+": "+err.Error())
+			bad = append(bad, module)
 			continue
 		}
 		plan[module] = o
-	}
-	if len(wrong) > 0 {
-		sort.Strings(wrong)
-		n := len(wrong)
-		return nil, fmt.Errorf("%s: %w: %s (%d in all)", ck.Dir, ErrQuantization, strings.Join(wrong[:min(n, 10)], "; "), n)
 	}
 	for module, o := range plan {
 		dense := want[module+".weight"]
@@ -118,6 +115,16 @@ func (q *Quantization) Plan(ck *safetensors.Checkpoint, want map[string][]int) (
 		if o.Mode == mlx.Affine {
 			want[module+".biases"] = with(k / o.GroupSize)
 		}
+	}
+	for _, module := range bad {
+		delete(want, module+".weight")
+		for _, part := range []string{".weight", ".scales", ".biases"} {
+			delete(ck.Tensors, module+part)
+		}
+	}
+	if n := len(wrong); n > 0 {
+		sort.Strings(wrong)
+		return plan, fmt.Errorf("%s: %w: %s (%d in all)", ck.Dir, ErrQuantization, strings.Join(wrong[:min(n, 10)], "; "), n)
 	}
 	return plan, nil
 }

@@ -24,6 +24,9 @@ import (
 // Errors wrap [ErrMalformed], [ErrUnsupported] or the file system's error.
 func Load(dir string) (*Tokenizer, error) {
 	definition, err := readfile.Regular(filepath.Join(dir, "tokenizer.json"), maxFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("tokenizer: %s holds no tokenizer.json, without which texts and tokens cannot be turned into each other; fetch that file from where the model came from: %w", dir, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("tokenizer: %w", err)
 	}
