@@ -325,15 +325,14 @@ func (d *Drafter) project(s *mlx.Scope, c *DraftContext, tapped []mlx.Array) (wr
 		l, in := &d.layers[i], kv[i]
 		if l.split.Writes(s, in[0].Array) {
 			keys, values := c.kv[i].Open(s, c.at, in[0].Array.Dim(1), l.keep(c.low))
-			if c.kv[i].Begins() == 0 {
-				at := c.position(s)
-				if written != nil {
-					at = written[0]
-				}
-				if _, done, ok := l.split.Into(s, kernels.Cols{}, in[0], in[1], mlx.Array{}, l.kNorm.Weight, at, l.invFreq, keys, values); ok {
-					written = []mlx.Array{done}
-					continue
-				}
+			at := c.position(s)
+			if written != nil {
+				at = written[0]
+			}
+			place := kernels.Place{Position: at, Base: c.kv[i].Origin(s)}
+			if _, done, ok := l.split.Into(s, kernels.Cols{}, in[0], in[1], mlx.Array{}, l.kNorm.Weight, place, l.invFreq, keys, values); ok {
+				written = []mlx.Array{done}
+				continue
 			}
 			c.kv[i].Discard()
 		}
@@ -481,10 +480,9 @@ func (l *draftLayer) mix(s *mlx.Scope, c *DraftConfig, in []kernels.Cols, kv *nn
 	none := kernels.All(in[0].Array) // these heads have no gates
 	if l.split.Writes(s, in[0].Array) {
 		keys, values := kv.Open(s, p, t, l.keep(low))
-		if kv.Begins() == 0 {
-			if q, _, ok := l.split.Into(s, in[0], in[1], in[2], l.qNorm.Weight, l.kNorm.Weight, at, l.invFreq, keys, values); ok {
-				return l.split.Attend(s, q, keys, values, at, kernels.See(l.window), scale, none)
-			}
+		place := kernels.Place{Position: at, Base: kv.Origin(s)}
+		if q, _, ok := l.split.Into(s, in[0], in[1], in[2], l.qNorm.Weight, l.kNorm.Weight, place, l.invFreq, keys, values); ok {
+			return l.split.Attend(s, q, keys, values, place, kernels.See(l.window), scale, none)
 		}
 		kv.Discard()
 	}
@@ -493,8 +491,8 @@ func (l *draftLayer) mix(s *mlx.Scope, c *DraftConfig, in []kernels.Cols, kv *nn
 		return mlx.Array{}
 	}
 	keys, values := kv.Write(s, k, v, p, l.keep(low))
-	if kv.Begins() == 0 && l.split.Attends(s, q, keys) {
-		return l.split.Attend(s, q, keys, values, at, kernels.See(l.window), scale, none)
+	if l.split.Attends(s, q, keys) {
+		return l.split.Attend(s, q, keys, values, kernels.Place{Position: at, Base: kv.Origin(s)}, kernels.See(l.window), scale, none)
 	}
 	y := kv.Attend(s, q, keys, values, p, l.window, scale)
 	return s.Reshape(s.SwapAxes(y, 1, 2), 1, t, c.NumAttentionHeads*c.HeadDim)

@@ -23,13 +23,34 @@ func (d *Drafter) open(s *mlx.Scope, c *DraftContext, rows int) (buffers []mlx.A
 	return buffers, bases
 }
 
-// standIn is a context for the recording of a pass over rows.
-func (d *Drafter) standIn(at mlx.Array, bound int, buffers []mlx.Array, bases []int) *DraftContext {
+// standIn is a context for the recording of a pass over rows. Its buffers begin at
+// bases or, of the layers that have one, at origins.
+func (d *Drafter) standIn(at mlx.Array, bound int, buffers []mlx.Array, bases []int, origins []mlx.Array) *DraftContext {
 	c := &DraftContext{at: nn.Position{Bound: bound, Array: at}}
 	for i := range d.layers {
-		c.kv = append(c.kv, d.newKV().StandIn(buffers[2*i], buffers[2*i+1], bases[i]))
+		base, origin := bases[i], mlx.Array{}
+		if d.layers[i].window.Size > 0 && len(origins) > 0 {
+			base, origin, origins = 0, origins[0], origins[1:]
+		}
+		c.kv = append(c.kv, d.newKV().StandIn(buffers[2*i], buffers[2*i+1], base, origin))
 	}
 	return c
+}
+
+// origins are the bases of the layers with a window as data.
+func (d *Drafter) origins(s *mlx.Scope, bases []int) []mlx.Array {
+	var out []mlx.Array
+	made := map[int]mlx.Array{}
+	for i, base := range bases {
+		if d.layers[i].window.Size == 0 {
+			continue
+		}
+		if !made[base].Valid() {
+			made[base] = mlx.FromSlice(s, []int32{int32(base)})
+		}
+		out = append(out, made[base])
+	}
+	return out
 }
 
 func (c *DraftContext) written(to []mlx.Array) []mlx.Array {
@@ -67,19 +88,26 @@ func (d *Drafter) run(s *mlx.Scope, c *DraftContext, name string, rows int, in [
 	}
 	first, size, end := len(in), buffers[0].Dim(2), math.MaxInt
 	inPlace := true
+	sizes := ""
 	for i, base := range bases {
-		inPlace = inPlace && base == 0 && d.layers[i].split.InPlace(d.dtype)
+		inPlace = inPlace && d.layers[i].split.InPlace(d.dtype)
+		if n := buffers[2*i].Dim(2); n != buffers[0].Dim(2) {
+			sizes += fmt.Sprint(" ", i, ":", n)
+		}
 		size, end = min(size, buffers[2*i].Dim(2)), min(end, base+buffers[2*i].Dim(2))
 	}
-	bound, kind := size-rows, fmt.Sprint(name, rows)
-	if !inPlace { // the graph depends on which keys take part
+	bound, kind := size-rows, fmt.Sprint(name, rows, sizes)
+	var origins []mlx.Array
+	if inPlace {
+		origins = d.origins(s, bases)
+	} else { // the graph depends on which keys take part
 		// Bases are not whole steps: the step's end may lie past a buffer's.
 		bound = min(c.at.Bucket(rows), end-rows)
 		kind += fmt.Sprint(" ", bound, bases)
 	}
 	step := d.steps.Of(kind, size, func(*replay.Step) mlx.Func {
 		return func(s *mlx.Scope, in []mlx.Array) []mlx.Array {
-			c := d.standIn(in[first], bound, in[first+1:], bases)
+			c := d.standIn(in[first], bound, in[first+1:], bases, in[first+1+len(buffers):])
 			out := f(s, c, in[:first])
 			if s.Err() != nil {
 				return nil
@@ -91,7 +119,7 @@ func (d *Drafter) run(s *mlx.Scope, c *DraftContext, name string, rows int, in [
 		c.discard()
 		return nil, false
 	}
-	out := step.Run(s, append(append(in[:first:first], c.position(s)), buffers...))
+	out := step.Run(s, append(append(append(in[:first:first], c.position(s)), buffers...), origins...))
 	if s.Err() != nil {
 		c.discard()
 		return nil, true

@@ -35,9 +35,9 @@ func (l *attention) mix(s *mlx.Scope, in []kernels.Cols, cache *nn.KV, p nn.Posi
 	t := in[0].Array.Dim(1)
 	if l.split.Writes(s, in[0].Array) {
 		keys, values := cache.Open(s, p, t, 0)
-		q, _, ok := l.split.Into(s, in[0], in[1], in[2], l.qNorm.Weight, l.kNorm.Weight, at, l.invFreq, keys, values)
+		q, _, ok := l.split.Into(s, in[0], in[1], in[2], l.qNorm.Weight, l.kNorm.Weight, kernels.Place{Position: at}, l.invFreq, keys, values)
 		if ok {
-			return l.split.Attend(s, q, keys, values, at, kernels.See{Causal: true}, l.scale, in[0])
+			return l.split.Attend(s, q, keys, values, kernels.Place{Position: at}, kernels.See{Causal: true}, l.scale, in[0])
 		}
 		cache.Discard()
 	}
@@ -52,7 +52,7 @@ func (l *attention) mix(s *mlx.Scope, in []kernels.Cols, cache *nn.KV, p nn.Posi
 	}
 	keys, values := cache.Write(s, k, v, p, 0)
 	if cache.Begins() == 0 && l.split.Attends(s, q, keys) {
-		return l.split.Attend(s, q, keys, values, at, kernels.See{Causal: true}, l.scale, in[0])
+		return l.split.Attend(s, q, keys, values, kernels.Place{Position: at}, kernels.See{Causal: true}, l.scale, in[0])
 	}
 	y := cache.Attend(s, q, keys, values, p, nn.Window{Causal: true}, l.scale)
 	if l.split != nil {

@@ -122,7 +122,7 @@ func (m *Model) record(s *mlx.Scope, in []mlx.Array, p *replay.Step, bound int, 
 	c := &Cache{kv: make([]*nn.KV, len(m.layers)), rec: make([]*recurrent, len(m.layers)), at: nn.Position{Bound: bound, Array: at}, max: m.cfg.MaxPositionEmbeddings}
 	for i := range m.layers {
 		if m.layers[i].attention != nil {
-			c.kv[i] = m.newKV().StandIn(arrays[2*i], arrays[2*i+1], 0)
+			c.kv[i] = m.newKV().StandIn(arrays[2*i], arrays[2*i+1], 0, mlx.Array{})
 		} else {
 			c.rec[i] = &recurrent{conv: arrays[2*i], state: arrays[2*i+1]}
 		}

@@ -89,6 +89,21 @@ var planted = []fault{
 		"./internal/synthetic", "TestComposed",
 	},
 	{
+		"a drafter's window that has moved is read from its old place", "dflash/drafter.go",
+		"Base: kv.Origin(s)}, kernels.See", "Base: mlx.Array{}}, kernels.See",
+		"./internal/synthetic", "TestComposed",
+	},
+	{
+		"rows are written as if the cache began at position 0", "internal/kernels/into.go",
+		"(size_t)(position[0] + row - (BASED ? base[0] : 0))", "(size_t)(position[0] + row)",
+		"./internal/kernels", "TestInto",
+	},
+	{
+		"a mark keeps nothing", "mlx/mark.go",
+		"&& !holds(keep, s, i) {", "{",
+		"./mlx", "TestFreeSince",
+	},
+	{
 		"a chain's draft context is one layer's", "dflash/draftchain.go",
 		"d.layers[i].kv.Chain(", "d.layers[i/2].kv.Chain(",
 		"./internal/synthetic", "TestComposed",

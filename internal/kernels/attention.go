@@ -32,7 +32,7 @@ func (d HeadsShape) attends() bool {
 func (d HeadsShape) attentionSpec() mlx.KernelSpec {
 	return mlx.KernelSpec{
 		Name:    "godflash_attention",
-		Inputs:  []string{"q", "keys", "values", "position"},
+		Inputs:  []string{"q", "keys", "values", "position", "base"},
 		Outputs: []string{"sums", "weights"},
 		// Metal's own attention of few rows takes a mask and is as fast.
 		CUDA:     mlx.KernelSource{Header: compact(cudaHeader) + compact(mmaHeader) + compact(loadHeader) + compact(attentionMacros), Source: cudaIndex + compact(attentionText)},
@@ -45,10 +45,14 @@ func (d HeadsShape) attendParts(s *mlx.Scope, in []mlx.Array, l mlx.Launch) []ml
 	f := func(a mlx.Array) mlx.Array { return s.AsType(a, mlx.Float32) }
 	t, n, capacity := in[0].Dim(2), d.Queries/d.Keys, in[1].Dim(2)
 	key := s.Reshape(s.Arange(0, float64(capacity), 1, mlx.Int32), 1, capacity)
-	row := s.Add(s.Reshape(s.Arange(0, float64(t), 1, mlx.Int32), t, 1), in[3])
+	at := in[3]
+	if templateBool(l, "BASED") {
+		at = s.Sub(at, in[4])
+	}
+	row := s.Add(s.Reshape(s.Arange(0, float64(t), 1, mlx.Int32), t, 1), at)
 	last := row
 	if !templateBool(l, "CAUSAL") {
-		last = s.Add(in[3], s.Scalar(float64(t-1), mlx.Int32))
+		last = s.Add(at, s.Scalar(float64(t-1), mlx.Int32))
 	}
 	seen := s.LessEqual(key, last)
 	if w := templateInt(l, "WINDOW"); w > 0 {
@@ -94,16 +98,16 @@ func (d HeadsShape) joinSpec() mlx.KernelSpec {
 }
 
 // Attends reports whether Attend serves a block of rows over keys: on CUDA, for
-// bfloat16 and up to BlockRows rows, in a cache whose row 0 is position 0.
+// bfloat16 and up to BlockRows rows.
 func (k *Heads) Attends(s *mlx.Scope, q, keys mlx.Array) bool {
 	return k != nil && k.attention != nil && s.Err() == nil && q.Dim(2) <= BlockRows && k.set.tensorType(q.Dtype()) && keys.Dim(2)%k.shape.tile() == 0
 }
 
-// Attend is attention of queries [1, heads, T, dim] from position, int32 [1], over
-// a cache's whole buffers [1, key heads, capacity, dim], heads side by side and
-// through the gates behind the queries in qCols: [1, T, heads · dim].
-func (k *Heads) Attend(s *mlx.Scope, q, keys, values, position mlx.Array, see See, scale float32, qCols Cols) mlx.Array {
-	parts := k.shape.attentionCall(q, keys, values, position, see, scale).run(s, k.attention)
+// Attend is attention of queries [1, heads, T, dim] at a place in a cache over its
+// whole buffers [1, key heads, capacity, dim], heads side by side and through the
+// gates behind the queries in qCols: [1, T, heads · dim].
+func (k *Heads) Attend(s *mlx.Scope, q, keys, values mlx.Array, at Place, see See, scale float32, qCols Cols) mlx.Array {
+	parts := k.shape.attentionCall(q, keys, values, at, see, scale).run(s, k.attention)
 	if k.InPlace(q.Dtype()) && k.attention.Backend() == "fallback" && s.Err() == nil {
 		// Operations read the keys without waiting for q.
 		k.into = nil
@@ -119,12 +123,13 @@ func (k *Heads) Attend(s *mlx.Scope, q, keys, values, position mlx.Array, see Se
 	return out[0]
 }
 
-func (d HeadsShape) attentionCall(q, keys, values, position mlx.Array, see See, scale float32) call {
+func (d HeadsShape) attentionCall(q, keys, values mlx.Array, at Place, see See, scale float32) call {
+	base, based := at.based()
 	t, threads := q.Dim(2), d.Queries/d.Keys*32
 	parts := func(width int) mlx.Output {
 		return mlx.Output{Dtype: mlx.Float32, Shape: []int{splits, t, d.Queries, width}}
 	}
-	return call{in: []mlx.Array{q, keys, values, position}, launch: mlx.Launch{
+	return call{in: []mlx.Array{q, keys, values, at.Position, base}, launch: mlx.Launch{
 		Outputs: []mlx.Output{parts(d.Dim), parts(2)},
 		Grid:    [3]int{splits * threads, d.Keys}, Group: [3]int{threads},
 		Template: []mlx.TemplateArg{
@@ -136,6 +141,7 @@ func (d HeadsShape) attentionCall(q, keys, values, position mlx.Array, see See, 
 			{Name: "CAUSAL", Value: see.Causal},
 			{Name: "WINDOW", Value: see.Size},
 			{Name: "SCALE", Value: floatBits(scale)},
+			{Name: "BASED", Value: based},
 		},
 	}}
 }

@@ -19,7 +19,7 @@ var attentionShapes = []HeadsShape{
 type attentionCase struct {
 	shape                   HeadsShape
 	see                     See
-	at, rows                int
+	at, rows, base          int       // the row of the cache, and the position of its row 0
 	q, keys, values, within mlx.Array // within holds queries and gates in columns
 }
 
@@ -35,7 +35,7 @@ func attentionCases(s *mlx.Scope) []attentionCase {
 					}
 					bf := func(shape ...int) mlx.Array { return r.normal(mlx.BFloat16, 0, 1, shape...) }
 					out = append(out, attentionCase{
-						d, see, at, rows, bf(1, d.Queries, rows, d.Dim), bf(1, d.Keys, 256, d.Dim), bf(1, d.Keys, 256, d.Dim),
+						d, see, at, rows, rows / 5 % 2 * 1000, bf(1, d.Queries, rows, d.Dim), bf(1, d.Keys, 256, d.Dim), bf(1, d.Keys, 256, d.Dim),
 						bf(1, rows, 7+d.Queries*d.queryWidth()),
 					})
 				}
@@ -46,7 +46,16 @@ func attentionCases(s *mlx.Scope) []attentionCase {
 }
 
 func (c attentionCase) call(s *mlx.Scope) call {
-	return c.shape.attentionCall(c.q, c.keys, c.values, mlx.FromSlice(s, []int32{int32(c.at)}), c.see, float32(1/math.Sqrt(float64(c.shape.Dim))))
+	return c.shape.attentionCall(c.q, c.keys, c.values, c.place(s), c.see, float32(1/math.Sqrt(float64(c.shape.Dim))))
+}
+
+func (c attentionCase) place(s *mlx.Scope) Place {
+	number := func(n int) mlx.Array { return mlx.FromSlice(s, []int32{int32(n)}) }
+	p := Place{Position: number(c.base + c.at)}
+	if c.base > 0 {
+		p.Base = number(c.base)
+	}
+	return p
 }
 
 func (c attentionCase) cols() Cols { return Cols{c.within, 7, c.shape.Queries * c.shape.queryWidth()} }
@@ -127,7 +136,7 @@ func TestAttentionRowByRow(t *testing.T) {
 				const rows, at, capacity = 16, 1018, 1280 // over the border of tiles
 				r := newSource(s, 12)
 				bf := func(shape ...int) mlx.Array { return r.normal(mlx.BFloat16, 0, 1, shape...) }
-				c := attentionCase{d, see, at, rows, bf(1, d.Queries, rows, d.Dim), bf(1, d.Keys, capacity, d.Dim), bf(1, d.Keys, capacity, d.Dim), r.normal(mlx.Float32, 0, 1, 1, rows, 7+d.Queries*d.queryWidth())} // float32: nothing is rounded away
+				c := attentionCase{d, see, at, rows, 0, bf(1, d.Queries, rows, d.Dim), bf(1, d.Keys, capacity, d.Dim), bf(1, d.Keys, capacity, d.Dim), r.normal(mlx.Float32, 0, 1, 1, rows, 7+d.Queries*d.queryWidth())} // float32: nothing is rounded away
 				part := func(from, to int) attentionCase {
 					one := c
 					one.at, one.rows = at+from, to-from
@@ -177,7 +186,7 @@ func TestAttentionFails(t *testing.T) {
 		require.NoError(t, lib.ResetPeak(t.Context()))
 		before, err := lib.Memory(t.Context())
 		require.NoError(t, err)
-		y := k.Attend(s, q, c.keys, c.values, mlx.FromSlice(s, []int32{int32(c.at)}), c.see, float32(1/math.Sqrt(float64(c.shape.Dim))), c.cols())
+		y := k.Attend(s, q, c.keys, c.values, c.place(s), c.see, float32(1/math.Sqrt(float64(c.shape.Dim))), c.cols())
 		require.NoError(t, s.Eval(s.Neg(c.within))) // waits for what is on its way
 		after, err := lib.Memory(t.Context())
 		require.NoError(t, err)

@@ -32,7 +32,7 @@ __shared__ __align__(16) __nv_bfloat16 vs[BK * P];
 const int lane = tid & 31, warp = tid >> 5, g = lane >> 2, t = lane & 3;
 const int part = bid, kh = blockIdx.y, head = kh * GQ + warp;
 const int rows = q_shape[2], capacity = keys_shape[2];
-const int at = position[0], end = at + rows;
+const int at = position[0] - (BASED ? base[0] : 0), end = at + rows;
 const int first = WINDOW > 0 && at - WINDOW + 1 > 0 ? (at - WINDOW + 1) / BK : 0;
 const int from = first + (part + SPLITS - first % SPLITS) % SPLITS, to = (end + BK - 1) / BK;
 float m0 = -1e30f, m1 = -1e30f, l0 = 0, l1 = 0;

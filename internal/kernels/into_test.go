@@ -38,13 +38,18 @@ func TestInto(t *testing.T) {
 					}
 					qn, kn, inv := r.normal(mlx.Float32, 1, 0.3, d.Dim), r.normal(mlx.Float32, 1, 0.3, d.Dim), InvFreq(s, mlx.RoPEOptions{Dims: d.Rotated, Base: 1e6})
 					at := 30 + rows
-					position := mlx.FromSlice(s, []int32{int32(at)})
+					position, row := mlx.FromSlice(s, []int32{int32(at)}), mlx.FromSlice(s, []int32{int32(at)})
+					place := Place{Position: position}
+					if rows == 7 {
+						position = mlx.FromSlice(s, []int32{int32(at + 90)})
+						place = Place{position, mlx.FromSlice(s, []int32{90})}
+					}
 					keys, values := r.normal(mlx.BFloat16, 0, 1, 1, d.Keys, 64, d.Dim), r.normal(mlx.BFloat16, 0, 1, 1, d.Keys, 64, d.Dim)
-					c := d.intoCall(q, k, v, qn, kn, position, inv, keys, values)
+					c := d.intoCall(q, k, v, qn, kn, place, inv, keys, values)
 					_, newKeys, newValues := d.compose(s, c.in, c.launch)
 					want := []mlx.Array{
-						s.SliceUpdateDynamic(s.Copy(keys), newKeys, position, []int{2}),
-						s.SliceUpdateDynamic(s.Copy(values), newValues, position, []int{2}),
+						s.SliceUpdateDynamic(s.Copy(keys), newKeys, row, []int{2}),
+						s.SliceUpdateDynamic(s.Copy(values), newValues, row, []int{2}),
 					}
 					require.NoError(t, s.Eval(want...))
 					require.NoError(t, s.Eval(c.in...))

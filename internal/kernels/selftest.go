@@ -125,9 +125,9 @@ func samples(s *mlx.Scope) []sample {
 	q := Cols{qkv, 0, 256}
 	position := mlx.FromSlice(s, []int32{5})
 	keys, values := wave(bf, 1, 1, 64, 64), wave(bf, 1, 1, 64, 64)
-	attention := h.attentionCall(wave(bf, 1, 2, rows, 64), keys, values, position, See{Causal: true}, 0.125)
+	attention := h.attentionCall(wave(bf, 1, 2, rows, 64), keys, values, Place{Position: position}, See{Causal: true}, 0.125)
 	parts := h.attendParts(s, attention.in, attention.launch)
-	into := h.intoCall(q, Cols{qkv, 256, 64}, Cols{qkv, 320, 64}, wave(f32, 64), wave(f32, 64), position, InvFreq(s, mlx.RoPEOptions{Dims: 64, Base: 1e4}), wave(bf, 1, 1, 64, 64), wave(bf, 1, 1, 64, 64))
+	into := h.intoCall(q, Cols{qkv, 256, 64}, Cols{qkv, 320, 64}, wave(f32, 64), wave(f32, 64), Place{Position: position}, InvFreq(s, mlx.RoPEOptions{Dims: 64, Base: 1e4}), wave(bf, 1, 1, 64, 64), wave(bf, 1, 1, 64, 64))
 	_, newKeys, newValues := h.compose(s, into.in, into.launch)
 	written := []mlx.Array{
 		s.SliceUpdateDynamic(s.Copy(into.in[7]), newKeys, position, []int{2}),

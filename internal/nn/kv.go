@@ -39,7 +39,8 @@ func capacityFor(n int) int {
 type KV struct {
 	keys, values mlx.Array
 	base         int
-	shared       bool // somebody else has the buffers too, see Fork, Rows and Load
+	origin       mlx.Array // of a stand-in: the position of row 0 as data, int32 [1]
+	shared       bool      // somebody else has the buffers too, see Fork, Rows and Load
 	heads, dim   int
 	dtype        mlx.Dtype
 	// next are the buffers that the running round wrote, adopted by Adopt once
@@ -93,7 +94,10 @@ func (c *KV) Write(s *mlx.Scope, k, v mlx.Array, p Position, keep int) (keys, va
 		values = s.SliceUpdate(values, v, start, stop)
 	} else {
 		at := p.Array
-		if base > 0 {
+		switch {
+		case c.origin.Valid():
+			at = s.Sub(at, c.origin)
+		case base > 0:
 			at = s.Sub(at, mlx.FromSlice(s, []int32{int32(base)}))
 		}
 		keys = s.SliceUpdateDynamic(keys, k, at, []int{2})
@@ -164,6 +168,14 @@ func (c *KV) Begins() int {
 	return c.base
 }
 
+// Origin is Begins as data, int32 [1], and the zero Array for 0.
+func (c *KV) Origin(s *mlx.Scope) mlx.Array {
+	if c.origin.Valid() || c.Begins() == 0 {
+		return c.origin
+	}
+	return mlx.FromSlice(s, []int32{int32(c.Begins())})
+}
+
 // Window selects which keys the rows of a block may see.
 type Window struct {
 	// Causal hides keys after the row's own position.
@@ -191,7 +203,7 @@ func (c *KV) Attend(s *mlx.Scope, q, keys, values mlx.Array, p Position, w Windo
 		keys, values = s.SliceAxis(keys, 2, from, end), s.SliceAxis(values, 2, from, end)
 		switch {
 		case w.Size > 0 && t > 1 && p.Bound+t-base-from > w.Size:
-			o.Mask = w.mask(s, p, t, base+from, end-from)
+			o.Mask = w.mask(s, p, t, mlx.Array{}, base+from, end-from)
 		case w.Causal && t > 1:
 			o.Causal = true
 		}
@@ -201,15 +213,18 @@ func (c *KV) Attend(s *mlx.Scope, q, keys, values mlx.Array, p Position, w Windo
 	if end < keys.Dim(2) {
 		keys, values = s.SliceAxis(keys, 2, 0, end), s.SliceAxis(values, 2, 0, end)
 	}
-	o.Mask = w.mask(s, p, t, base, end)
+	o.Mask = w.mask(s, p, t, c.origin, base, end)
 	return s.Attention(q, keys, values, o)
 }
 
 // mask is true where a row of the block may see a key: [T, keys], the block at
-// p, the first key at position from.
-func (w Window) mask(s *mlx.Scope, p Position, t, from, keys int) mlx.Array {
+// p, the first key at position from, counted from origin where there is one.
+func (w Window) mask(s *mlx.Scope, p Position, t int, origin mlx.Array, from, keys int) mlx.Array {
 	at := p.Data(s)
 	key := s.Reshape(s.Arange(float64(from), float64(from+keys), 1, mlx.Int32), 1, keys)
+	if origin.Valid() {
+		key = s.Add(key, origin)
+	}
 	row := s.Reshape(s.Add(s.Arange(0, float64(t), 1, mlx.Int32), at), t, 1)
 	limit := row
 	if !w.Causal {

@@ -28,9 +28,9 @@ func (c *KV) Fits(p Position, rows int) bool {
 }
 
 // StandIn makes an empty cache one for a recording, with buffers whose row 0 is
-// position base.
-func (c *KV) StandIn(keys, values mlx.Array, base int) *KV {
-	c.keys, c.values, c.base = keys, values, base
+// position base, or origin where that is valid.
+func (c *KV) StandIn(keys, values mlx.Array, base int, origin mlx.Array) *KV {
+	c.keys, c.values, c.base, c.origin = keys, values, base, origin
 	return c
 }
 
