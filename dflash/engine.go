@@ -149,8 +149,9 @@ type Info struct {
 // downloaded unless Options.Download says so.
 //
 // The drafter is Options.Draft, else the folder draft, else the one that the
-// library knows for the model's name, where it is cached or may be downloaded;
-// Info says which and why. Without one decoding is plain.
+// library knows for the model's name, where a folder of its name lies beside the
+// model's, or it is cached or may be downloaded; Info says which and why. Without
+// one decoding is plain.
 //
 // Configurations, tokenizer, template and the files' headers are checked, the pair
 // against each other too, and memory, before a weight is read. All that is wrong is

@@ -64,8 +64,9 @@ type Found struct {
 //     letter case does not count
 //
 // The drafter is the one that Options name, else the folder draft inside the
-// model's or beside target, else the registry's for the model's name, if it is
-// cached or may be downloaded, else none, which is no error.
+// model's or beside target, else the registry's for the model's name: from a folder
+// of its name beside the model's, or of owner/name beside the model's owner, or from
+// the cache, or downloaded where that is allowed, else none, which is no error.
 //
 // Errors wrap ErrNoModel, or are those of package hub.
 func Find(ctx context.Context, name string, o *Options) (Found, error) {
@@ -236,13 +237,13 @@ func (r *resolver) draft(ctx context.Context, root Place, f *Found) error {
 		return nil
 	}
 
-	name := root.Repo
+	name, beside := root.Repo, ""
 	if name == "" {
 		abs, err := filepath.Abs(root.Dir) // for "."
 		if err != nil {
 			return err
 		}
-		name = abs
+		name, beside = abs, filepath.Dir(abs)
 	}
 	m, ok := registry.Find(name)
 	switch {
@@ -252,13 +253,22 @@ func (r *resolver) draft(ctx context.Context, root Place, f *Found) error {
 	case m.Unsupported != "":
 		f.Why = m.Why
 		return nil
-	case r.Hub == nil:
-		f.Why = m.Why + "; there is no hub to look it up in"
-		return nil
 	}
 	repo, err := hub.Parse(m.Drafter)
 	if err != nil {
 		return fmt.Errorf("registry: %w", err)
+	}
+	if beside != "" {
+		for _, dir := range []string{filepath.Join(beside, repo.Name), filepath.Join(filepath.Dir(beside), repo.Owner, repo.Name)} {
+			if exists(dir, "config.json") {
+				f.Draft, f.Why = Place{Dir: dir}, m.Why+"; it lies near the model, in "+dir
+				return nil
+			}
+		}
+	}
+	if r.Hub == nil {
+		f.Why = m.Why + "; there is no hub to look it up in"
+		return nil
 	}
 	p, err := r.get(ctx, repo)
 	if err != nil {

@@ -163,6 +163,44 @@ func TestDrafter(t *testing.T) {
 	require.Empty(t, find(target).Draft)
 }
 
+// TestDrafterBeside: the registry's drafter in a folder beside the model's, or
+// beside its owner's, comes before the cache's; the folder draft before it.
+func TestDrafterBeside(t *testing.T) {
+	cache, root := t.TempDir(), t.TempDir()
+	cached(t, cache, "z-lab/Qwen3.5-9B-DFlash", commit1)
+	target := model(t, filepath.Join(root, "mlx-community", "Qwen3.5-9B-4bit"))
+	find := func(name string, client *hub.Client) resolve.Found {
+		t.Helper()
+		f, err := resolve.Find(t.Context(), name, &resolve.Options{Hub: client})
+		require.NoError(t, err)
+		return f
+	}
+	require.Equal(t, commit1, find(target, client(t, cache)).Draft.Commit)
+	require.NoError(t, os.MkdirAll(filepath.Join(root, "z-lab", "Qwen3.5-9B-DFlash"), 0o755))
+	require.Equal(t, commit1, find(target, client(t, cache)).Draft.Commit, "an empty folder is none")
+
+	tree := model(t, filepath.Join(root, "z-lab", "Qwen3.5-9B-DFlash"))
+	for _, c := range []*hub.Client{client(t, cache), nil} {
+		f := find(target, c)
+		require.Equal(t, resolve.Place{Dir: tree}, f.Draft)
+		require.False(t, f.Asked)
+		require.Contains(t, f.Why, "z-lab/Qwen3.5-9B-DFlash was trained for Qwen3.5-9B; it lies near the model, in "+tree)
+	}
+	beside := model(t, filepath.Join(root, "mlx-community", "Qwen3.5-9B-DFlash"))
+	require.Equal(t, beside, find(target, nil).Draft.Dir)
+	t.Chdir(target)
+	require.Equal(t, beside, find(".", nil).Draft.Dir)
+	model(t, filepath.Join(root, "mlx-community", "Qwen3.5-4B-DFlash"))
+	require.Equal(t, beside, find(target, nil).Draft.Dir, "another model's does not count")
+
+	inside := model(t, filepath.Join(target, "draft"))
+	require.Equal(t, inside, find(target, client(t, cache)).Draft.Dir)
+	// A model of the cache has no folders beside it that anybody named.
+	snapshot := cached(t, cache, "Qwen/Qwen3.5-4B", commit2)
+	model(t, filepath.Join(filepath.Dir(snapshot), "Qwen3.5-4B-DFlash"))
+	require.Empty(t, find("Qwen/Qwen3.5-4B", client(t, cache)).Draft)
+}
+
 func TestNoDrafter(t *testing.T) {
 	cache := t.TempDir()
 	// Even if somebody has them.
