@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/godflash/godflash/dflash"
+	"github.com/godflash/godflash/examples/internal/bars"
 	"github.com/godflash/godflash/qwen/chat"
 )
 
@@ -106,7 +107,11 @@ func open(ctx context.Context, o *options, c console) (*dflash.Engine, error) {
 		case <-done:
 		}
 	}()
-	engine, err := dflash.Open(ctx, o.model, &dflash.Options{Draft: o.draft, NoDraft: o.noDraft, Download: o.download, IgnoreMemory: o.ignoreMemory})
+	downloads := bars.New(c.err)
+	engine, err := dflash.Open(ctx, o.model, &dflash.Options{
+		Draft: o.draft, NoDraft: o.noDraft, Download: o.download, IgnoreMemory: o.ignoreMemory, Hub: &dflash.HubOptions{Progress: downloads.Progress},
+	})
+	downloads.Close()
 	if err != nil && context.Cause(ctx) != nil {
 		return nil, context.Cause(ctx)
 	}

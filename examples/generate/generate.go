@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/godflash/godflash/dflash"
+	"github.com/godflash/godflash/examples/internal/bars"
 	"github.com/godflash/godflash/qwen/chat"
 )
 
@@ -52,12 +53,12 @@ type reply struct {
 
 // generate opens the model, runs the request and reports.
 func generate(ctx context.Context, o *options, stdout, stderr io.Writer) (err error) {
-	bars := newBars(stderr)
+	downloads := bars.New(stderr)
 	engine, err := dflash.Open(ctx, o.model, &dflash.Options{
 		Draft: o.draft, NoDraft: o.noDraft, BlockSize: o.block,
-		Download: o.download, IgnoreMemory: o.ignoreMemory, Hub: &dflash.HubOptions{Progress: bars.progress},
+		Download: o.download, IgnoreMemory: o.ignoreMemory, Hub: &dflash.HubOptions{Progress: downloads.Progress},
 	})
-	bars.close()
+	downloads.Close()
 	if err != nil {
 		return err
 	}

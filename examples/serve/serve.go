@@ -52,6 +52,7 @@ func serve(ctx context.Context, o *options, stdout, stderr io.Writer) (err error
 	fmt.Fprintf(stdout, "http://%s\n", listener.Addr())
 
 	o.engine.Logger = log
+	o.engine.Hub = &dflash.HubOptions{Progress: downloads(log)}
 	model := newBackend(func(ctx context.Context) (*dflash.Engine, error) {
 		options := o.engine
 		return dflash.Open(ctx, o.model, &options)

@@ -1,4 +1,5 @@
-package main
+// Package bars shows the programs' downloads.
+package bars
 
 import (
 	"io"
@@ -9,17 +10,18 @@ import (
 	"github.com/godflash/godflash/dflash"
 )
 
-// bars show downloads, one bar a model. Off a terminal mpb draws nothing.
-type bars struct {
+// Bars show downloads, one bar a model. Off a terminal mpb draws nothing.
+type Bars struct {
 	out  io.Writer
 	all  *mpb.Progress // made by the first event
 	bars map[string]*mpb.Bar
 }
 
-func newBars(out io.Writer) *bars { return &bars{out: out, bars: map[string]*mpb.Bar{}} }
+// New makes bars on a terminal. Close them when the download is over.
+func New(out io.Writer) *Bars { return &Bars{out: out, bars: map[string]*mpb.Bar{}} }
 
-// progress is told of each step, one call at a time.
-func (b *bars) progress(p dflash.DownloadProgress) {
+// Progress is told of each step, one call at a time.
+func (b *Bars) Progress(p dflash.DownloadProgress) {
 	if b.all == nil {
 		b.all = mpb.New(mpb.WithOutput(b.out))
 	}
@@ -34,8 +36,8 @@ func (b *bars) progress(p dflash.DownloadProgress) {
 	bar.SetCurrent(p.AllDone)
 }
 
-// close ends the bars, also those of a download that broke off.
-func (b *bars) close() {
+// Close ends the bars, also those of a download that broke off.
+func (b *Bars) Close() {
 	if b.all == nil {
 		return
 	}
