@@ -1,44 +1,69 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/godflash/godflash/dflash"
 	"github.com/godflash/godflash/internal/hub"
 	"github.com/godflash/godflash/internal/registry"
+	"github.com/godflash/godflash/internal/safetensors"
 	"github.com/godflash/godflash/qwen"
 )
 
 // models lists what the cache has: each target with its drafter, each drafter,
 // and what is of a kind that is not run.
-func models(client *hub.Client, r *report) {
+func models(ctx context.Context, client *hub.Client, r *report) {
 	all, err := client.List()
 	if err != nil {
 		r.add("cache", problem, err.Error(), "make the folder readable, or name another with HF_HUB_CACHE")
 		return
 	}
 	r.add("cache", good, fmt.Sprintf("%d models in %s", len(all), client.Cache()), "")
-	others := 0
+	var others []string
 	for _, s := range all {
 		size := gibibytes(folderSize(s.Dir))
 		if c, err := dflash.ReadDraftConfig(s.Dir); err == nil {
+			if _, err := safetensors.Open(s.Dir); err != nil {
+				r.add("drafter", problem, fmt.Sprintf("%s: %v", s.Repo, err), again(s.Repo))
+				continue
+			}
 			r.add("drafter", good, fmt.Sprintf("%s, %s, %d layers, blocks of %d", s.Repo, size, c.NumHiddenLayers, c.BlockSize), "")
 			continue
 		}
-		c, err := qwen.ReadConfig(s.Dir)
-		if err != nil {
-			others++
+		c, err := qwen.Check(ctx, nil, s.Dir, nil)
+		switch {
+		case c == nil:
+			others = append(others, s.Repo.String())
+			continue
+		case errors.Is(err, qwen.ErrUnsupported):
+			r.add("model", note, fmt.Sprintf("%s, %s, %s; not run: %v", s.Repo, size, c.ModelType, err), "")
+			continue
+		case err != nil:
+			r.add("model", problem, fmt.Sprintf("%s: %v", s.Repo, err), again(s.Repo))
 			continue
 		}
+		kind := c.ModelType
+		if c.Quantization != "" {
+			kind += ", " + c.Quantization
+		}
 		status, detail, fix := pair(client, s, c)
-		r.add("model", status, fmt.Sprintf("%s, %s, %s; %s", s.Repo, size, c.ModelType, detail), fix)
+		r.add("model", status, fmt.Sprintf("%s, %s, %s; %s", s.Repo, size, kind, detail), fix)
 	}
-	if others > 0 {
-		r.add("others", note, fmt.Sprintf("%d cached models are of kinds that are not run; -model NAME says why", others), "")
+	if n := len(others); n > 0 {
+		if n > 5 {
+			others = append(others[:5], fmt.Sprintf("and %d more", n-5))
+		}
+		r.add("others", note, fmt.Sprintf("not run here, for reasons that -model NAME tells: %s", strings.Join(others, ", ")), "")
 	}
 }
+
+// again is the command that fetches a damaged model once more.
+func again(repo hub.Repo) string { return "hf download --force-download " + repo.ID() }
 
 // pair says which drafter a cached model would get and whether the two fit.
 func pair(client *hub.Client, s hub.Snapshot, c *qwen.Config) (status, detail, fix string) {

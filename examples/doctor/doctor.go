@@ -10,6 +10,7 @@ import (
 
 	"github.com/godflash/godflash/internal/hub"
 	"github.com/godflash/godflash/internal/kernels"
+	"github.com/godflash/godflash/internal/weights"
 	"github.com/godflash/godflash/mlx"
 )
 
@@ -25,7 +26,7 @@ func examine(ctx context.Context, o *options, r *report) {
 	}
 	client := cache(r)
 	if client != nil {
-		models(client, r)
+		models(ctx, client, r)
 	}
 	switch {
 	case o.model == "":
@@ -76,7 +77,7 @@ func memory(ctx context.Context, lib *mlx.Library, r *report) {
 		}
 		all = append(all, text)
 	}
-	r.add("device", good, fmt.Sprintf("runs on the %s (there are: %s)", lib.Device(), strings.Join(all, "; ")), "")
+	r.add("device", good, fmt.Sprintf("runs on the %s (there are: %s)", backend(lib.Device()), strings.Join(all, "; ")), "")
 	if !gpu && runtime.GOOS == "darwin" {
 		r.add("device", problem, "MLX sees no GPU on this Mac", "run it outside virtual machines and containers, which have none")
 	}
@@ -89,7 +90,26 @@ func memory(ctx context.Context, lib *mlx.Library, r *report) {
 	if limit == 0 {
 		detail = "MLX sets no limit"
 	}
-	r.add("memory", good, detail, "")
+	have, ok, err := weights.DeviceMemory(ctx, lib)
+	switch {
+	case err != nil:
+		r.add("memory", problem, err.Error(), "report this with the lines above")
+	case !ok:
+		r.add("memory", note, "how much is free is not known; "+detail, "")
+	default:
+		r.add("memory", good, fmt.Sprintf("%s %s; %s", gibibytes(have.Bytes), have.Of, detail), "")
+	}
+}
+
+// backend names a device by what MLX drives it with.
+func backend(d mlx.DeviceType) string {
+	switch {
+	case d == mlx.DeviceCPU:
+		return "CPU"
+	case runtime.GOOS == "darwin":
+		return "GPU, by Metal"
+	}
+	return "GPU, by CUDA"
 }
 
 // arithmetic multiplies matrices of small integers, whose product every order
@@ -123,7 +143,39 @@ func arithmetic(ctx context.Context, lib *mlx.Library, r *report) {
 		r.add("arithmetic", problem, err.Error(), "install the library again (in a clone of godflash: go run ./native -force); then report this")
 		return
 	}
-	r.add("arithmetic", good, fmt.Sprintf("a %d×%d matrix product is right", n, n), "")
+	detail := fmt.Sprintf("a %d×%d matrix product is right", n, n)
+	if lib.Device() == mlx.DeviceCPU {
+		same, err := rowByRow(ctx, lib)
+		switch {
+		case err != nil:
+			r.add("arithmetic", problem, err.Error(), "install the library again (in a clone of godflash: go run ./native -force); then report this")
+			return
+		case !same:
+			r.add("arithmetic", problem, "rows of a matrix product depend on how many are multiplied at once: text with a drafter may differ from text without one",
+				"use the library that go run ./native installs, in a clone of godflash; on Linux its product keeps rows apart")
+			return
+		}
+		detail += ", and its rows do not depend on how many there are"
+	}
+	r.add("arithmetic", good, detail, "")
+}
+
+// rowByRow multiplies rows together and one by one. The bits are the same where
+// drafting shall leave text as it is.
+func rowByRow(ctx context.Context, lib *mlx.Library) (same bool, err error) {
+	const rows, in, out = 16, 512, 640
+	err = lib.Do(ctx, func(s *mlx.Scope) error {
+		x := s.Normal(s.Key(1), 0, 1, mlx.Float32, rows, in)
+		w := s.Normal(s.Key(2), 0, 1, mlx.Float32, in, out)
+		single := make([]mlx.Array, rows)
+		for i := range single {
+			single[i] = s.MatMul(s.SliceAxis(x, 0, i, i+1), w)
+		}
+		var err error
+		same, err = mlx.Item[bool](s.ArrayEqual(s.MatMul(x, w), s.Concat(0, single...)))
+		return err
+	})
+	return same, err
 }
 
 // gpuKernels compares the library's own kernels with MLX's operations.
@@ -137,7 +189,7 @@ func gpuKernels(ctx context.Context, lib *mlx.Library, r *report) {
 		r.add("kernels", problem, err.Error(), "report this with the lines above")
 		return
 	}
-	right, without := 0, 0
+	right, without, on := 0, 0, ""
 	for _, k := range tested {
 		switch {
 		case k.Err != nil:
@@ -146,9 +198,10 @@ func gpuKernels(ctx context.Context, lib *mlx.Library, r *report) {
 			without++
 		default:
 			right++
+			on = " (" + k.Backend + ")"
 		}
 	}
-	r.add("kernels", good, fmt.Sprintf("%d of %d give what MLX's operations give, for %d MLX's serve on this device", right, len(tested), without), "")
+	r.add("kernels", good, fmt.Sprintf("%d of %d give what MLX's operations give%s, for %d MLX's serve on this device", right, len(tested), on, without), "")
 }
 
 func cache(r *report) *hub.Client {

@@ -103,6 +103,29 @@ func TestHealthy(t *testing.T) {
 	require.Equal(t, "hf download z-lab/Qwen3-8B-DFlash-b16", models[2].Fix)
 	require.Contains(t, r.named("text")[0].Detail, "24 tokens")
 	require.Equal(t, good, r.named("text")[0].Status)
+	require.Contains(t, r.named("device")[0].Detail, "runs on the CPU")
+	require.Regexp(t, `^[0-9.]+ GiB free on this machine`, r.named("memory")[0].Detail)
+	require.Contains(t, r.named("arithmetic")[0].Detail, "rows do not depend on how many")
+}
+
+// A model without a drafter is run all the same, and one of another kind says why
+// it is not.
+func TestWithoutDrafter(t *testing.T) {
+	cacheOf(t, map[string]string{"Qwen/Qwen3-32B": "tiny-qwen3/target-mxfp4"})
+	llama := filepath.Join(os.Getenv("HF_HUB_CACHE"), "models--meta--Llama", "snapshots", commit)
+	require.NoError(t, os.MkdirAll(llama, 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(llama, "config.json"), []byte(`{"model_type": "llama"}`), 0o644))
+	require.NoError(t, os.WriteFile(filepath.Join(llama, "model.safetensors"), []byte("\x02\x00\x00\x00\x00\x00\x00\x00{}"), 0o644))
+
+	r := doctor(t, 0, "-model", "Qwen3-32B", "-tokens", "5")
+	require.Contains(t, r.named("model")[0].Detail, "qwen3, 4-bit mxfp4; no drafter is known for it")
+	require.Equal(t, note, r.named("text")[0].Status)
+	require.Contains(t, r.named("text")[0].Detail, "5 tokens")
+	require.Contains(t, r.named("text")[0].Detail, "no drafter is known for Qwen3-32B")
+	require.Contains(t, r.named("others")[0].Detail, "meta/Llama@"+commit)
+
+	r = doctor(t, 1, "-model", "meta/Llama@"+commit)
+	require.Contains(t, r.named("text")[0].Detail, `model_type is "llama"`)
 }
 
 // TestProblems: each with status 1 and a fix, which doctor asserts.
@@ -113,6 +136,20 @@ func TestProblems(t *testing.T) {
 		require.Equal(t, problem, r.named("model")[0].Status)
 		require.Equal(t, problem, r.named("text")[0].Status)
 		require.Contains(t, r.named("text")[0].Detail, "do not fit together")
+	})
+	t.Run("damaged files in the cache", func(t *testing.T) {
+		cache := cacheOf(t, map[string]string{"Qwen/Qwen3.5-4B": "tiny-qwen3.5/target", "z-lab/Qwen3.5-4B-DFlash": "tiny-qwen3.5/draft"})
+		for _, id := range []string{"Qwen--Qwen3.5-4B", "z-lab--Qwen3.5-4B-DFlash"} {
+			file := filepath.Join(cache, "models--"+id, "snapshots", commit, "model.safetensors")
+			require.NoError(t, os.Remove(file))
+			require.NoError(t, os.WriteFile(file, []byte("<!doctype html>"), 0o644))
+		}
+		r := doctor(t, 1)
+		for _, name := range []string{"model", "drafter"} {
+			require.Equal(t, problem, r.named(name)[0].Status)
+			require.Contains(t, r.named(name)[0].Detail, "web page")
+			require.Contains(t, r.named(name)[0].Fix, "hf download --force-download ")
+		}
 	})
 	t.Run("no such model", func(t *testing.T) {
 		cache := cacheOf(t, nil)

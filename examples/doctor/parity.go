@@ -24,16 +24,21 @@ func text(ctx context.Context, lib *mlx.Library, client *hub.Client, o *options,
 		r.add("text", problem, err.Error(), fix)
 		return
 	}
-	if found.Draft.Dir == "" {
-		r.add("text", note, "nothing to compare: "+found.Why, "")
-		return
-	}
-	engine, err := dflash.Open(ctx, found.Target.Dir, &dflash.Options{Draft: found.Draft.Dir, Library: lib})
+	plain := found.Draft.Dir == ""
+	engine, err := dflash.Open(ctx, found.Target.Dir, &dflash.Options{Draft: found.Draft.Dir, NoDraft: plain, Library: lib})
 	if err != nil {
-		r.add("text", problem, err.Error(), "see what the line above names; a drafter that does not fit can be replaced with -draft")
+		fix := "see what the line above names; a drafter that does not fit can be replaced with -draft"
+		if plain {
+			fix = "see what the line above names"
+		}
+		r.add("text", problem, err.Error(), fix)
 		return
 	}
 	defer engine.Close()
+	if plain {
+		alone(ctx, engine, found.Why, o.tokens, r)
+		return
+	}
 	// A short run of each kind first: neither shall pay for what happens once.
 	var runs []generation
 	for _, g := range []struct {
@@ -48,6 +53,19 @@ func text(ctx context.Context, lib *mlx.Library, client *hub.Client, o *options,
 		runs = append(runs, run)
 	}
 	compare(r, lib.Device(), runs[2], runs[3])
+}
+
+// alone generates with a model that has no drafter.
+func alone(ctx context.Context, engine *dflash.Engine, why string, tokens int, r *report) {
+	var g generation
+	for _, n := range []int{2, tokens} { // the first pays for what happens once
+		var err error
+		if g, err = generate(ctx, engine, n, true); err != nil {
+			r.add("text", problem, err.Error(), "report this with the model's name")
+			return
+		}
+	}
+	r.add("text", note, fmt.Sprintf("%d tokens, %.1f a second; nothing to compare them with: %s", len(g.ids), g.stats.TokensPerSecond(), why), "")
 }
 
 // generation is one generation.

@@ -53,7 +53,7 @@ func Resident(ck *safetensors.Checkpoint, device mlx.DeviceType, like string, pl
 // must stay free beside them, with the memory of the library's device. Where
 // that is not known nothing is checked. The error wraps ErrMemory.
 func CheckMemory(ctx context.Context, lib *mlx.Library, dir string, need, reserve int64) error {
-	have, ok, err := deviceMemory(ctx, lib)
+	have, ok, err := DeviceMemory(ctx, lib)
 	if err != nil || !ok || need+reserve <= have.Bytes {
 		return err
 	}
@@ -71,9 +71,10 @@ func CheckMemory(ctx context.Context, lib *mlx.Library, dir string, need, reserv
 // gigabytes writes a size in units of 10^9 bytes.
 func gigabytes(n int64) string { return fmt.Sprintf("%.1f GB", float64(n)/1e9) }
 
-// deviceMemory asks the machine on the CPU. A CUDA device says what is free, a
+// DeviceMemory is what there is on the library's device, with ok false where that
+// is not known. On the CPU the machine is asked; a CUDA device says what is free, a
 // Metal device how much memory it shares with the CPU.
-func deviceMemory(ctx context.Context, lib *mlx.Library) (m sysmem.Memory, ok bool, err error) {
+func DeviceMemory(ctx context.Context, lib *mlx.Library) (m sysmem.Memory, ok bool, err error) {
 	if lib.Device() == mlx.DeviceCPU {
 		m, ok = sysmem.Available()
 		return m, ok, nil
