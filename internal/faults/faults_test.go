@@ -149,6 +149,16 @@ var planted = []fault{
 		"./internal/kernels", "TestKernels",
 	},
 	{
+		"a chunk of a prompt forgets its last row's decay", "internal/kernels/chunktext.go",
+		"const float last = decay[C - 1];", "const float last = decay[C - 2];",
+		"./internal/kernels", "TestChunkKernels",
+	},
+	{
+		"a prompt's state decays twice at a chunk's end", "internal/kernels/chunk.go",
+		"s.Add(s.Mul(last, state),", "s.Add(s.Mul(s.Square(last), state),",
+		"./internal/kernels", "TestChunks$",
+	},
+	{
 		"rejected rows stay in the attention cache", "internal/nn/position.go",
 		"return At(p.Bound + n.N)", "return At(p.Bound + max(n.N, 2))",
 		"./dflash", "TestRollbackRounds/dense",

@@ -7,10 +7,11 @@ import (
 )
 
 // Delta runs one model's gated-delta layers: what comes before the scan, the
-// scan, and what follows. On a GPU each is one launch.
+// scan, and what follows. On a GPU each is one launch, and the scan of a prompt two.
 type Delta struct {
 	shape               DeltaShape
 	in, scan, keep, out *mlx.Kernel // nil where operations serve
+	chunks              chunks      // for prompts
 	all                 mlx.Array   // a count above every number of rows
 }
 
@@ -51,6 +52,7 @@ func (set *Set) Delta(d DeltaShape) *Delta {
 	k.scan = set.kernel(d.scanSpec())
 	k.keep = set.kernel(d.keepSpec())
 	k.out = set.kernel(d.outSpec())
+	k.chunks = set.chunks(d)
 	k.all = Near(set.owner, set.owner.Full(math.MaxInt32, mlx.Int32, 1))
 	return k
 }
@@ -144,8 +146,12 @@ func (d DeltaShape) scanSpec() mlx.KernelSpec {
 
 // Scan runs the rule over all rows of r from state, float32 [1, value heads,
 // key dim, value dim]: y is float32 [T, value heads, value dim]. Where
-// operations serve, r keeps what they computed for Replay.
+// operations serve, r keeps what they computed for Replay. On CUDA a long run goes
+// by chunks, whose sums are in another order.
 func (k *Delta) Scan(s *mlx.Scope, q mlx.Array, r *DeltaRows, state mlx.Array) (y, after mlx.Array) {
+	if k.chunks.serve(q.Dim(0)) {
+		return k.chunks.run(s, k.shape, q, r, state)
+	}
 	if k.scan != nil {
 		return k.launch(s, q, r, state, k.all)
 	}

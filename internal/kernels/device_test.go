@@ -18,6 +18,7 @@ func TestDeviceFigures(t *testing.T) {
 		t.Skip("GODFLASH_GPU=1 runs it, on a machine with a GPU")
 	}
 	t.Run("gated delta", deltaFigures)
+	t.Run("prompts through the gated delta rule", promptFigures)
 	t.Run("4-bit products", q4Figures)
 	t.Run("norms", rowFigures)
 	t.Run("heads", headFigures)
@@ -56,7 +57,7 @@ func deltaFigures(t *testing.T) {
 		do(t, func(s *mlx.Scope) {
 			r := newSource(s, 5)
 			set := New(t.Context(), s, nil)
-			for _, rows := range []int{1, 8, 16, 512, 2048, 4096} {
+			for _, rows := range []int{1, 8, 16} {
 				q, in := deltaRows(r, d, rows)
 				src := deltaInputs(r, d, mlx.BFloat16, rows, 0)
 				src.Taps = s.Split(src.Conv, d.Taps, 0)
@@ -81,16 +82,35 @@ func deltaFigures(t *testing.T) {
 				}
 				k := set.Delta(d)
 				require.True(t, k.OnDevice())
-				if rows > 16 {
-					t.Logf("%d value heads, %d rows: scan %.1f µs, with what is before %.1f", d.ValueHeads, rows, micro(scan(k)), micro(layer(k)))
-					continue
-				}
 				ops := stock.Delta(d)
 				t.Logf("%d value heads, %d rows: scan %.1f µs, operations %.1f; with what is before %.1f, operations %.1f",
 					d.ValueHeads, rows, micro(scan(k)), micro(scan(ops)), micro(layer(k)), micro(layer(ops)))
 			}
 		})
 	}
+}
+
+// promptFigures are of runs that go by chunks, beside the same row by row.
+func promptFigures(t *testing.T) {
+	do(t, func(s *mlx.Scope) {
+		k := New(t.Context(), s, nil).Delta(DeltaShape{KeyHeads: 16, ValueHeads: 48, KeyDim: 128, ValueDim: 128, Taps: 4, Eps: 1e-6})
+		all := newRuleInput(newSource(s, 5), k.shape, 4096, 0, -1, 1)
+		for _, rows := range []int{128, 512, 2048, 4096} {
+			cut := func(a mlx.Array) mlx.Array { return s.Contiguous(s.SliceAxis(a, 0, 0, rows)) }
+			q, in := cut(all.q), DeltaRows{K: cut(all.in.K), V: cut(all.in.V), G: cut(all.in.G), Beta: cut(all.in.Beta)}
+			require.NoError(t, s.Eval(q, in.K, in.V, in.G, in.Beta, all.state))
+			figure := func(scan func(s *mlx.Scope, state mlx.Array) (y, after mlx.Array)) float64 {
+				return micro(pace(t, s, 8, all.state, func(s *mlx.Scope, state mlx.Array) mlx.Array {
+					_, after := scan(s, state)
+					return after
+				}))
+			}
+			chunks := figure(func(s *mlx.Scope, state mlx.Array) (y, after mlx.Array) { return k.Scan(s, q, &in, state) })
+			require.True(t, k.chunks.serve(rows), "a kernel failed")
+			t.Logf("%d value heads, %d rows: by chunks %.1f µs, row by row %.1f", k.shape.ValueHeads, rows, chunks,
+				figure(func(s *mlx.Scope, state mlx.Array) (y, after mlx.Array) { return k.launch(s, q, &in, state, k.all) }))
+		}
+	})
 }
 
 // q4Figures go through pairs of weights, to and fro, more than the second cache holds.

@@ -10,5 +10,6 @@
 //
 // No kernel takes the number of rows as a template argument: a text is
 // compiled once for a model, not once for each block length, and a row's
-// arithmetic does not depend on how many rows run beside it.
+// arithmetic does not depend on how many rows run beside it. Runs as long as a
+// prompt may go another way, with sums in another order.
 package kernels

@@ -3,6 +3,7 @@ package kernels
 import (
 	"context"
 	"fmt"
+	"math"
 
 	"github.com/godflash/godflash/mlx"
 )
@@ -120,6 +121,12 @@ func samples(s *mlx.Scope) []sample {
 	in := DeltaRows{K: wave(f32, rows, 1, 32), V: wave(f32, rows, 2, 32), G: s.Full(0.9, f32, rows, 2), Beta: s.Full(0.1, f32, rows, 2)}
 	state := wave(f32, 1, 2, 32, 32)
 
+	long := DeltaShape{KeyHeads: 1, ValueHeads: 2, KeyDim: 128, ValueDim: 32, Taps: 4, Eps: 1e-6}
+	unit := func() mlx.Array { return long.unit(s, wave(f32, 40, 1, 128), 1/math.Sqrt(128)) }
+	longQ, longIn := unit(), DeltaRows{K: unit(), V: wave(f32, 40, 2, 32), G: s.Full(0.9, f32, 40, 2), Beta: s.Full(0.6, f32, 40, 2)}
+	prepare := long.chunkPrepareCall(longQ, &longIn)
+	chunkScan := long.chunkScanCall(longQ, &longIn, long.chunkPrepareSpec().Fallback(s, prepare.in, prepare.launch), wave(f32, long.State()...))
+
 	h := HeadsShape{Queries: 2, Keys: 1, Dim: 64, Rotated: 64, Gated: true, Eps: 1e-6}
 	qkv := wave(bf, 1, rows, 2*2*64+2*64)
 	q := Cols{qkv, 0, 256}
@@ -153,6 +160,9 @@ func samples(s *mlx.Scope) []sample {
 		{spec: d.inSpec(), call: d.inCall(source), tolerance: 1e-4},
 		{spec: d.scanSpec(), call: d.scanCall(wave(f32, rows, 1, 32), &in, state, mlx.FromSlice(s, []int32{2})), tolerance: 1e-4},
 		{spec: d.keepSpec(), call: d.keepCall(&in, state, wave(f32, 1, 3+rows, ch), mlx.FromSlice(s, []int32{2})), tolerance: 1e-4},
+		// Operations on a GPU may multiply these in TF32.
+		{spec: long.chunkPrepareSpec(), call: prepare, tolerance: 0.01},
+		{spec: long.chunkScanSpec(), call: chunkScan, tolerance: 0.01},
 		{spec: d.outSpec(), call: d.outCall(wave(f32, rows, 2, 32), All(wave(f32, 1, rows, 64)), wave(f32, 32)), tolerance: 1e-4},
 		{spec: addNormSpec(), call: addNormCall(x, y, wave(f32, 96), 1e-6), tolerance: 1e-4},
 		{spec: swigluSpec(), call: swigluCall(x, 24), tolerance: 1e-4},

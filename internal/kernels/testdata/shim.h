@@ -93,6 +93,7 @@ template <class T> static T from_lane(T v, int lane) {
 #define __shared__ static
 #define __align__(n) __attribute__((aligned(n)))
 static void __syncthreads() { wait(block); }
+static void __syncwarp() { warp_wait(); }
 template <class T> static T __shfl_xor_sync(u32, T v, int mask) { return from_lane(v, (current % 32) ^ mask); }
 template <class T> static T __shfl_sync(u32, T v, int lane) { return from_lane(v, lane); }
 static float __int_as_float(int i) { return bits<float>(i); }
@@ -145,6 +146,10 @@ static void gf_mma8(float* c, u32 a0, u32 a1, u32 b) {
   const u32 a[2] = {a0, a1};
   mma(c, a, &b, 1);
 }
+static void gf_copy16(void* to, const void* from, bool there) { there ? memcpy(to, from, 16) : memset(to, 0, 16); }
+static void gf_copies_end() {}
+template <int N> static void gf_copies_wait() {}
+#define GF_DYNAMIC(name, size) static __align__(16) float name[size]
 template <class T> static T __ldcg(const T* p) { return *p; }
 static void __threadfence() {}
 static int atomicAdd(int* p, int v) { const int old = *p; *p += v; return old; }
