@@ -75,7 +75,7 @@ var planted = []fault{
 	},
 	{
 		"keys are written one row late", "internal/kernels/into.go",
-		"(size_t)(position[0] + row), capacity", "(size_t)(position[0] + row + 1), capacity",
+		"(size_t)(position[0] + row -", "(size_t)(position[0] + row + 1 -",
 		"./internal/kernels", "TestInto",
 	},
 	{
