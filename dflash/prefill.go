@@ -83,6 +83,9 @@ func (d *Decoder) prefill(ctx context.Context, ids []int, o prefillOptions) (int
 }
 
 func (d *Decoder) prefillChunk(s *mlx.Scope, ids []int, last bool, instead []int) error {
+	if c, ok := d.cache.(interface{ Whole() }); ok {
+		c.Whole()
+	}
 	hidden, taps := d.target.Forward(s, idArray(s, ids), d.cache, d.taps())
 	if err := s.Err(); err != nil {
 		return err

@@ -28,6 +28,7 @@ type Cache struct {
 	rec     []*recurrent // per layer, nil where the layer is attention
 	at      nn.Position  // of the first row that is not committed
 	pending int          // rows of the last forward pass
+	whole   bool         // they, or those of the pass to come, are kept whole
 	max     int          // positions that the model has
 	state   stateShape
 	// last is the last pass's Hidden where its kernels wrote to the buffers in
@@ -83,6 +84,11 @@ func (c *Cache) Reset() {
 	c.at, c.pending, c.last = nn.At(0), 0, mlx.Array{}
 }
 
+// Whole announces that all rows of the next forward pass will be committed, which
+// for thousands of rows through gated-delta layers needs much less memory until
+// then. Commit then takes all or none of them, and CommitArray none.
+func (c *Cache) Whole() { c.whole = c.pending == 0 }
+
 // Commit keeps the first n of the pending rows, 0 <= n <= Pending, and gives
 // the others back: attention rows past the new length are scratch, recurrent
 // layers scan the kept rows again from the state before the block. The result
@@ -93,6 +99,9 @@ func (c *Cache) Commit(s *mlx.Scope, n int) error {
 	if n < 0 || n > c.pending {
 		return fmt.Errorf("commit %d rows of a block of %d", n, c.pending)
 	}
+	if c.whole && n > 0 && n < c.pending {
+		return fmt.Errorf("commit %d rows of %d that were announced as a whole", n, c.pending)
+	}
 	return c.commit(s, nn.Rows{N: n})
 }
 
@@ -102,6 +111,9 @@ func (c *Cache) Commit(s *mlx.Scope, n int) error {
 func (c *Cache) CommitArray(s *mlx.Scope, n mlx.Array) error {
 	if c.pending == 0 {
 		return errors.New("commit without a pending block")
+	}
+	if c.whole {
+		return errors.New("the pending rows were announced as a whole")
 	}
 	return c.commit(s, nn.Rows{N: c.pending, Array: n})
 }
@@ -134,7 +146,7 @@ func (c *Cache) commit(s *mlx.Scope, n nn.Rows) error {
 		after.Array = c.owner.Move(after.Array)
 		c.owner.Free(old)
 	}
-	c.at, c.pending = after, 0
+	c.at, c.pending, c.whole = after, 0, false
 	return nil
 }
 
@@ -221,6 +233,38 @@ func (c *Cache) begin(rows int) error {
 		return fmt.Errorf("%w: positions %d to %d, the model has %d", ErrContextLength, c.at.Bound, c.at.Bound+rows-1, c.max)
 	}
 	return nil
+}
+
+// announce tells the recurrent layers whether the pass to come is kept whole, and
+// takes the announcement back: it counts once the pass is built.
+func (c *Cache) announce() bool {
+	if c.pending > 0 {
+		return false // the pass will be refused
+	}
+	whole := c.whole
+	c.whole = false
+	for _, r := range c.rec {
+		if r != nil {
+			r.whole = whole
+		}
+	}
+	return whole
+}
+
+// written lists what the layers of the running pass have left in its scope.
+func (c *Cache) written() []mlx.Array {
+	var out []mlx.Array
+	for i, kv := range c.kv {
+		if kv != nil {
+			keys, values := kv.Written()
+			out = append(out, keys, values)
+			continue
+		}
+		r := c.rec[i]
+		out = append(out, r.next.conv, r.next.state)
+		r.block.each(func(a *mlx.Array) { out = append(out, *a) })
+	}
+	return out
 }
 
 // adopt takes what the layers wrote in a forward pass that was built without

@@ -33,6 +33,7 @@ type recurrent struct {
 	state mlx.Array // [1, value heads, key dim, value dim], float32
 	block deltaBlock
 	next  struct{ conv, state mlx.Array }
+	whole bool // the running pass will be kept whole, see Cache.Whole
 }
 
 // deltaBlock is what a pending block leaves: the state after all its rows, and
@@ -43,10 +44,14 @@ type deltaBlock struct {
 	after  mlx.Array
 	in     kernels.DeltaRows
 	rule   *kernels.Delta
+	// tail is the convolution's input after all rows. A block that has it has
+	// neither convIn nor in.
+	tail mlx.Array
 }
 
 func (b *deltaBlock) each(f func(*mlx.Array)) {
 	f(&b.convIn)
+	f(&b.tail)
 	f(&b.after)
 	b.in.Each(f)
 }
@@ -77,7 +82,18 @@ func (l *gatedDelta) mix(s *mlx.Scope, in []kernels.Cols, r *recurrent) mlx.Arra
 	}
 	y, after := l.rule.Scan(s, q, &rows, state)
 	r.block = deltaBlock{rows: qkv.Array.Dim(1), convIn: convIn, after: after, in: rows, rule: l.rule}
+	if r.whole {
+		r.block = deltaBlock{rows: r.block.rows, after: after, tail: r.block.last(s)}
+	}
 	return l.rule.Out(s, y, z, l.norm.Weight)
+}
+
+// last is the convolution's input after all of the block's rows.
+func (b *deltaBlock) last(s *mlx.Scope) mlx.Array {
+	if b.tail.Valid() {
+		return b.tail
+	}
+	return s.Contiguous(s.SliceAxis(b.convIn, 1, b.rows, b.convIn.Dim(1)))
 }
 
 // tail is the convolution's input before the block, zeros at the start.
@@ -96,8 +112,7 @@ func (r *recurrent) commit(s *mlx.Scope, n nn.Rows) {
 	case n.Exact() && n.N == 0:
 		r.next.conv, r.next.state = mlx.Array{}, mlx.Array{}
 	case n.Exact() && n.N == b.rows:
-		r.next.conv = s.Contiguous(s.SliceAxis(b.convIn, 1, n.N, b.convIn.Dim(1)))
-		r.next.state = b.after
+		r.next.conv, r.next.state = b.last(s), b.after
 	default: // the kept rows once more, from the state before the block
 		r.next.conv, r.next.state = b.rule.Keep(s, b.in, r.state, b.convIn, n.N, n.Array)
 	}
@@ -126,8 +141,11 @@ func (r *recurrent) adopt(owner *mlx.Scope) {
 		}
 	}
 	take(&r.conv, r.next.conv)
+	if r.next.conv == r.block.tail {
+		r.block.tail = mlx.Array{} // it lives on as the state
+	}
 	if r.next.state == r.block.after {
-		r.block.after = mlx.Array{} // it lives on as the state
+		r.block.after = mlx.Array{} // likewise
 	}
 	take(&r.state, r.next.state)
 	r.next.conv, r.next.state = mlx.Array{}, mlx.Array{}

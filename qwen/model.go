@@ -3,6 +3,7 @@ package qwen
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/godflash/godflash/internal/kernels"
 	"github.com/godflash/godflash/internal/nn"
@@ -79,6 +80,7 @@ func (m *Model) Forward(s *mlx.Scope, ids mlx.Array, c *Cache, o *ForwardOptions
 	if o == nil {
 		o = &ForwardOptions{}
 	}
+	whole := c.announce()
 	if s.Err() != nil {
 		return Output{}
 	}
@@ -112,6 +114,7 @@ func (m *Model) Forward(s *mlx.Scope, ids mlx.Array, c *Cache, o *ForwardOptions
 		return Output{}
 	}
 	c.adopt(rows, m.written(s, out.Hidden))
+	c.whole = whole
 	s.FreeSince(mark, append([]mlx.Array{out.Hidden}, out.Taps...)...)
 	return out
 }
@@ -137,6 +140,7 @@ func (m *Model) pass(s *mlx.Scope, ids mlx.Array, c *Cache, taps []int) Output {
 	out := Output{Taps: make([]mlx.Array, len(taps))}
 	var at, rest mlx.Array // x + rest is the residual stream
 	var running []mlx.Array
+	mark := s.Mark()
 	if m.heads != nil {
 		at = c.at.Data(s)
 	}
@@ -155,7 +159,10 @@ func (m *Model) pass(s *mlx.Scope, ids mlx.Array, c *Cache, taps []int) Output {
 			// The device works on these layers while the host builds the next ones.
 			next := []mlx.Array{x, rest}
 			s.Fail(errors.Join(s.AsyncEval(next...), s.Eval(running...)))
+			s.Free(running...)
 			running = next
+			s.FreeSince(mark, slices.Concat(next, out.Taps, c.written(), []mlx.Array{at})...)
+			mark = s.Mark()
 		}
 	}
 	out.Hidden = s.Add(x, rest)
