@@ -9,7 +9,6 @@ import (
 
 	"github.com/godflash/godflash/internal/problems"
 	"github.com/godflash/godflash/internal/resolve"
-	"github.com/godflash/godflash/internal/safetensors"
 	"github.com/godflash/godflash/qwen"
 	"github.com/godflash/godflash/qwen/chat"
 	"github.com/godflash/godflash/qwen/tokenizer"
@@ -42,13 +41,13 @@ func (e *ModelError) Unwrap() []error { return e.Problems }
 // drafter that nobody asked for and that does not fit is left out. Where something
 // is wrong, memory is compared only if the caller gave a library: opening one may
 // take long.
-func (e *Engine) check(ctx context.Context, f *resolve.Found) (*qwen.Config, *safetensors.Checkpoint, error) {
+func (e *Engine) check(ctx context.Context, f *resolve.Found) (*qwen.Config, *draftFiles, error) {
 	var wrong problems.List
 	options := qwen.LoadOptions{IgnoreMemory: e.opts.IgnoreMemory}
 	cfg, filesErr := qwen.Check(ctx, nil, f.Target.Dir, &options)
 	wrong.Add(filesErr)
 	wrong.Add(e.readText(f.Target.Dir, cfg))
-	var draft *safetensors.Checkpoint
+	var draft *draftFiles
 	if f.Draft.Dir != "" {
 		var err error
 		if draft, err = e.checkDraft(f, cfg); err != nil && !f.Asked {
@@ -66,7 +65,7 @@ func (e *Engine) check(ctx context.Context, f *resolve.Found) (*qwen.Config, *sa
 	}
 	if e.lib != nil && filesErr == nil {
 		if draft != nil {
-			options.Reserve = draftMemory(draft, e.lib, e.draftBits(cfg))
+			options.Reserve = draft.memory(e.lib, e.draftBits(cfg, draft))
 		}
 		_, err := qwen.Check(ctx, e.lib, f.Target.Dir, &options)
 		wrong.Add(err)
@@ -76,7 +75,7 @@ func (e *Engine) check(ctx context.Context, f *resolve.Found) (*qwen.Config, *sa
 
 // checkDraft compares a drafter with its target, whose configuration is nil where
 // it could not be read.
-func (e *Engine) checkDraft(f *resolve.Found, cfg *qwen.Config) (*safetensors.Checkpoint, error) {
+func (e *Engine) checkDraft(f *resolve.Found, cfg *qwen.Config) (*draftFiles, error) {
 	draft := f.Draft.Dir
 	dc, err := ReadDraftConfig(draft)
 	if err != nil {
@@ -91,6 +90,9 @@ func (e *Engine) checkDraft(f *resolve.Found, cfg *qwen.Config) (*safetensors.Ch
 	ck, err := openDraft(draft, dc)
 	wrong.Add(err)
 	wrong.Add(checkBlock(e.opts.BlockSize, dc.BlockSize))
+	if e.opts.DraftBits > 0 && dc.Quantization != "" {
+		wrong.Addf(ErrRequest, "DraftBits is %d, but the files of %s are quantised already (%s)", e.opts.DraftBits, draft, dc.Quantization)
+	}
 	return ck, wrong.Err()
 }
 

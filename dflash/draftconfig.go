@@ -11,6 +11,7 @@ import (
 	"github.com/godflash/godflash/internal/problems"
 	"github.com/godflash/godflash/internal/readfile"
 	"github.com/godflash/godflash/internal/rope"
+	"github.com/godflash/godflash/internal/weights"
 	"github.com/godflash/godflash/qwen"
 )
 
@@ -32,6 +33,10 @@ type DraftConfig struct {
 	// factor 4", empty for not at all. MaxPositionEmbeddings is what it makes.
 	RopeScaling string
 	yarn        *rope.YaRN
+
+	// Quantization is a short name such as "4-bit affine", empty for dense weights.
+	Quantization string
+	quantization *weights.Quantization
 
 	// MaxPositionEmbeddings is the number of positions that the drafter knows;
 	// past it generation goes on without drafting.
@@ -97,6 +102,10 @@ type rawDraftConfig struct {
 	SlidingWindow   *int     `json:"sliding_window"`
 	IsCausal        *bool    `json:"is_causal"`
 
+	// DeepSpec's names: its drafters' rows predict the token after their own.
+	TopTargetLayerIDs []int `json:"target_layer_ids"`
+	SampleFromAnchor  bool  `json:"sample_from_anchor"`
+
 	Quantization       json.RawMessage `json:"quantization"`
 	QuantizationConfig json.RawMessage `json:"quantization_config"`
 
@@ -105,6 +114,7 @@ type rawDraftConfig struct {
 		MaskTokenID         *int     `json:"mask_token_id"`
 		TargetLayerIDs      []int    `json:"target_layer_ids"`
 		Causal              *bool    `json:"causal"`
+		SampleFromAnchor    bool     `json:"sample_from_anchor"`
 		FinalLogitSoftcap   *float64 `json:"final_logit_softcapping"`
 		InputEmbeddingScale *float64 `json:"input_embedding_scale"`
 		OutputMultiplier    *float64 `json:"output_multiplier"`
@@ -214,6 +224,7 @@ func (r *rawDraftConfig) resolve() (*DraftConfig, error) {
 		c.yarn, c.RopeScaling = y, y.String()
 		c.MaxPositionEmbeddings = max(c.MaxPositionEmbeddings, y.Positions())
 	}
+	wrong.Add(r.quantize(c))
 	if len(missing) > 0 {
 		wrong.Addf(ErrConfig, "missing %s", strings.Join(missing, ", "))
 		missing = append(missing, "head_dim") // which may come from others
@@ -229,6 +240,26 @@ func (r *rawDraftConfig) resolve() (*DraftConfig, error) {
 	}
 	return c, nil
 }
+
+// quantize reads the field quantization, or its copy quantization_config.
+func (r *rawDraftConfig) quantize(c *DraftConfig) error {
+	for _, q := range []json.RawMessage{r.Quantization, r.QuantizationConfig} {
+		if !says(q) {
+			continue
+		}
+		parsed, err := weights.ParseQuantization(q, draftName)
+		if err != nil {
+			return fmt.Errorf("%w: %w", ErrUnsupported, err)
+		}
+		c.quantization, c.Quantization = parsed, parsed.String()
+		return nil
+	}
+	return nil
+}
+
+// draftName is a tensor's or a module's name without the prefix that some files
+// have.
+func draftName(name string) (string, bool) { return strings.TrimPrefix(name, "model."), true }
 
 // kind refuses everything but the one architecture, by its name.
 func (r *rawDraftConfig) kind() error {
@@ -248,13 +279,8 @@ func (r *rawDraftConfig) kind() error {
 // refuse names what this package cannot run.
 func (r *rawDraftConfig) refuse(wrong *problems.List) {
 	d := &r.DFlash
-	for _, q := range []struct {
-		field string
-		value json.RawMessage
-	}{{"quantization", r.Quantization}, {"quantization_config", r.QuantizationConfig}} {
-		if says(q.value) {
-			wrong.Addf(ErrUnsupported, "quantized drafter (%s is %.60s): use the bf16, f16 or f32 checkpoint", q.field, q.value)
-		}
+	if r.SampleFromAnchor || d.SampleFromAnchor || len(r.TopTargetLayerIDs) > 0 && len(d.TargetLayerIDs) == 0 {
+		wrong.Addf(ErrUnsupported, "a drafter of DeepSpec's kind (sample_from_anchor, or target_layer_ids outside dflash_config): its rows predict the token after their own, which is not run")
 	}
 	if r.HiddenAct != "" && r.HiddenAct != "silu" {
 		wrong.Addf(ErrUnsupported, "hidden_act is %q, only \"silu\" is run", r.HiddenAct)

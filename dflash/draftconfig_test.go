@@ -93,6 +93,7 @@ func TestDraftConfigDialects(t *testing.T) {
 		"is_causal wins":            {with(inner(object{"causal": true}), object{"is_causal": false}), func(c *dflash.DraftConfig) { c.Causal = &no }},
 		"neutral scales":            {inner(object{"final_logit_softcapping": 0, "input_embedding_scale": 1, "output_multiplier": 1.0}), nil},
 		"neutral rope":              {top(object{"rope_interleaved": false, "rope_is_neox_style": true, "partial_rotary_factor": 1}), nil},
+		"quantization":              {top(object{"quantization": object{"bits": 4, "group_size": 64}}), func(c *dflash.DraftConfig) { c.Quantization = "4-bit affine" }},
 		"quantization empty":        {top(object{"quantization": object{}, "quantization_config": json.RawMessage("null")}), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -102,6 +103,7 @@ func TestDraftConfigDialects(t *testing.T) {
 			if c.want != nil {
 				c.want(want)
 			}
+			got.ForgetQuantization()
 			require.Equal(t, want, got)
 		})
 	}
@@ -125,11 +127,13 @@ func TestDraftConfigRefusals(t *testing.T) {
 		"no architecture":        {top(object{"architectures": nil}), broken, []string{"architectures is missing", "DFlashDraftModel"}},
 		"DFlash 2 in disguise":   {inner(object{"selector_rank": 256}), unsupported, []string{"selector_rank"}},
 		"convolutions":           {inner(object{"conv_kernel_size": 2}), unsupported, []string{"conv_kernel_size"}},
+		"DeepSpec":               {top(object{"dflash_config": nil, "target_layer_ids": []int{1, 2}, "mask_token_id": 90}), unsupported, []string{"DeepSpec", "target_layer_ids outside dflash_config"}},
+		"rows from the anchor":   {inner(object{"sample_from_anchor": true}), unsupported, []string{"sample_from_anchor"}},
 		"softcap":                {inner(object{"final_logit_softcapping": 20}), unsupported, []string{"final_logit_softcapping is 20"}},
 		"embedding scale":        {inner(object{"input_embedding_scale": 2}), unsupported, []string{"input_embedding_scale is 2"}},
 		"output multiplier":      {inner(object{"output_multiplier": 0.196116}), unsupported, []string{"output_multiplier is 0.196116"}},
-		"quantization":           {top(object{"quantization": object{"bits": 4}}), unsupported, []string{"quantization is", `"bits":4`}},
-		"quantization_config":    {top(object{"quantization_config": object{"bits": 4}}), unsupported, []string{"quantization_config is"}},
+		"another quantization":   {top(object{"quantization_config": object{"quant_method": "fp8"}}), unsupported, []string{"quant_method", "fp8", "mlx-community"}},
+		"quantization as a text": {top(object{"quantization": "4bit"}), unsupported, []string{"4bit"}},
 		"bias":                   {top(object{"attention_bias": true}), unsupported, []string{"attention_bias is true"}},
 		"activation":             {top(object{"hidden_act": "relu"}), unsupported, []string{"hidden_act", "relu"}},
 		"interleaved":            {top(object{"rope_interleaved": true}), unsupported, []string{"rope_interleaved"}},
@@ -256,7 +260,7 @@ func TestCheckPair(t *testing.T) {
 
 // FuzzReadDraftConfig: no panic, and what passes holds what the rest relies on.
 func FuzzReadDraftConfig(f *testing.F) {
-	for _, c := range []object{draftObject(), inner(object{"block_size": 8, "causal": true}), with(draftObject(), object{"layer_types": []string{sliding, full}, "sliding_window": 8})} {
+	for _, c := range []object{draftObject(), inner(object{"block_size": 8, "causal": true}), with(draftObject(), object{"layer_types": []string{sliding, full}, "sliding_window": 8}), with(draftObject(), object{"quantization": object{"bits": 4, "fc": false}})} {
 		data, err := json.Marshal(c)
 		require.NoError(f, err)
 		f.Add(data)

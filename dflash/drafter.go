@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"strings"
 
 	"github.com/godflash/godflash/internal/kernels"
 	"github.com/godflash/godflash/internal/nn"
@@ -60,7 +59,8 @@ type draftLayer struct {
 type DraftOptions struct {
 	// Bits stores the drafter's linear maps in 4 or 8 bits, in groups of 64:
 	// less memory to read and to keep, at some cost in right drafts. 0 keeps
-	// the file's precision.
+	// the file's precision. Files that are quantised already stay as they are, and
+	// Bits is refused for them.
 	Bits int
 	// IgnoreMemory loads weights that need more memory than there is.
 	IgnoreMemory bool
@@ -83,6 +83,9 @@ func LoadDrafter(ctx context.Context, lib *mlx.Library, dir string, o *DraftOpti
 	if err != nil {
 		return nil, err
 	}
+	if cfg.Quantization != "" && o.Bits != 0 {
+		return nil, fmt.Errorf("%w: %s: a drafter in %d bits, but its files are quantised already (%s)", ErrRequest, dir, o.Bits, cfg.Quantization)
+	}
 	ck, err := openDraft(dir, cfg)
 	if err != nil {
 		return nil, err
@@ -91,7 +94,7 @@ func LoadDrafter(ctx context.Context, lib *mlx.Library, dir string, o *DraftOpti
 		o.Logger.Warn("model.safetensors.index.json names files that are not there; the tensors are all in the others", "dir", dir)
 	}
 	if !o.IgnoreMemory {
-		if err := weights.CheckMemory(ctx, lib, dir, draftMemory(ck, lib, o.Bits), 0); err != nil {
+		if err := weights.CheckMemory(ctx, lib, dir, ck.memory(lib, o.Bits), 0); err != nil {
 			return nil, err
 		}
 	}
@@ -103,49 +106,67 @@ func LoadDrafter(ctx context.Context, lib *mlx.Library, dir string, o *DraftOpti
 	return d, nil
 }
 
-// draftMemory is what a drafter's weights take, in bytes.
-func draftMemory(ck *safetensors.Checkpoint, lib *mlx.Library, bits int) int64 {
-	return weights.Resident(ck, lib.Device(), draftLike, nil, draftQuantization(bits))
+// draftFiles are the headers of a drafter's files, which fit its configuration.
+type draftFiles struct {
+	*safetensors.Checkpoint
+	plan map[string]mlx.QuantizeOptions // modules that are quantised in the files
 }
 
-// draftLike is the tensor whose dtype is that of the activations on a GPU.
-const draftLike = "fc.weight"
+// memory is what the weights take, in bytes.
+func (f *draftFiles) memory(lib *mlx.Library, bits int) int64 {
+	return weights.Resident(f.Checkpoint, lib.Device(), f.like(), f.plan, draftQuantization(bits))
+}
+
+// like is the tensor whose dtype is that of the activations on a GPU.
+func (f *draftFiles) like() string {
+	o, quantised := f.plan["fc"]
+	switch {
+	case !quantised:
+		return "fc.weight"
+	case o.Mode == mlx.Affine:
+		return "fc.scales"
+	}
+	return "norm.weight"
+}
 
 func draftQuantization(bits int) mlx.QuantizeOptions {
 	return mlx.QuantizeOptions{Bits: bits, GroupSize: 64}
 }
 
 // openDraft compares the files' headers with the configuration.
-func openDraft(dir string, cfg *DraftConfig) (*safetensors.Checkpoint, error) {
+func openDraft(dir string, cfg *DraftConfig) (*draftFiles, error) {
 	files, err := safetensors.Open(dir)
 	if err != nil {
 		return nil, err
 	}
-	ck, err := weights.Rename(files, func(name string) (string, bool) {
-		return strings.TrimPrefix(name, "model."), true
-	})
+	ck, err := weights.Rename(files, draftName)
 	if err != nil {
 		return nil, err
 	}
 	var wrong problems.List
 	want := cfg.tensors()
 	if t, ok := ck.Tensors["fc.weight"]; ok && len(t.Shape) == 2 {
-		if taps := len(cfg.TargetLayerIDs) * cfg.HiddenSize; t.Shape[1] != taps {
+		_, quantised := ck.Tensors["fc.scales"]
+		if taps := len(cfg.TargetLayerIDs) * cfg.HiddenSize; t.Shape[1] != taps && !quantised {
 			wrong.Addf(ErrPairMismatch, "%s: fc.weight takes %d values a row, but %d target_layer_ids of hidden_size %d make %d",
 				dir, t.Shape[1], len(cfg.TargetLayerIDs), cfg.HiddenSize, taps)
 			want["fc.weight"] = t.Shape // that is said
 		}
 	}
-	wrong.Add(weights.Check(ck, want, nil))
+	plan, err := cfg.quantization.Plan(ck, want)
+	if err != nil {
+		wrong.Add(fmt.Errorf("%w: %w", ErrUnsupported, err))
+	}
+	wrong.Add(weights.Check(ck, want, plan))
 	if err := wrong.Err(); err != nil {
 		return nil, err
 	}
-	return ck, nil
+	return &draftFiles{ck, plan}, nil
 }
 
 // read builds the parts one by one, as qwen's Load does.
-func (d *Drafter) read(ctx context.Context, s *mlx.Scope, ck *safetensors.Checkpoint, o *DraftOptions) error {
-	r, err := weights.Open(ctx, s, ck, draftLike, nil)
+func (d *Drafter) read(ctx context.Context, s *mlx.Scope, ck *draftFiles, o *DraftOptions) error {
+	r, err := weights.Open(ctx, s, ck.Checkpoint, ck.like(), ck.plan)
 	if err != nil {
 		return err
 	}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/godflash/godflash/internal/controller"
 	"github.com/godflash/godflash/internal/resolve"
-	"github.com/godflash/godflash/internal/safetensors"
 	"github.com/godflash/godflash/mlx"
 	"github.com/godflash/godflash/qwen"
 	"github.com/godflash/godflash/qwen/chat"
@@ -38,7 +37,8 @@ type Options struct {
 	// DraftBits stores the drafter's linear maps in 4 or 8 bits. 0: 4 where the
 	// target is quantised and runs on a GPU, else the file's precision, which
 	// KeepDraftPrecision asks for in any case. The tokens do not depend on it,
-	// the number of right drafts does.
+	// the number of right drafts does. Files that are quantised already stay as they
+	// are; 4 and 8 are refused for them.
 	DraftBits int
 	// PrefillChunk is the number of prompt tokens that one forward pass takes.
 	// 0: DefaultPrefillChunk.
@@ -127,16 +127,19 @@ type Info struct {
 	// recommends nothing. No request takes it unless it says so.
 	Sampling Sampling
 
-	DraftDir        string // empty without a drafter
-	DraftRepo       string
-	DraftCommit     string
-	DraftWhy        string // how the drafter was chosen
-	DraftLayers     int
-	DraftBits       int // of its linear maps, 0 for the file's precision
-	BlockSize       int // the most rows of a block, 0 without a drafter
-	TargetLayerIDs  []int
-	DraftContextLen int    // positions that the drafter knows
-	DraftOff        string // why there is no drafter, empty with one
+	DraftDir    string // empty without a drafter
+	DraftRepo   string
+	DraftCommit string
+	DraftWhy    string // how the drafter was chosen
+	DraftLayers int
+	DraftBits   int // of its linear maps, 0 for the file's precision
+	// DraftQuantization is a short name of how the drafter's files are quantised,
+	// empty for dense weights.
+	DraftQuantization string
+	BlockSize         int // the most rows of a block, 0 without a drafter
+	TargetLayerIDs    []int
+	DraftContextLen   int    // positions that the drafter knows
+	DraftOff          string // why there is no drafter, empty with one
 
 	Device     mlx.DeviceType
 	MLXVersion string
@@ -209,7 +212,7 @@ func checkBlock(asked, most int) error {
 	return nil
 }
 
-func (e *Engine) loadModels(ctx context.Context, f *resolve.Found, cfg *qwen.Config, draft *safetensors.Checkpoint) error {
+func (e *Engine) loadModels(ctx context.Context, f *resolve.Found, cfg *qwen.Config, draft *draftFiles) error {
 	if e.lib == nil {
 		lib, err := mlx.Open(e.opts.MLX)
 		if err != nil {
@@ -217,10 +220,10 @@ func (e *Engine) loadModels(ctx context.Context, f *resolve.Found, cfg *qwen.Con
 		}
 		e.lib, e.ownLib = lib, true
 	}
-	bits := e.draftBits(cfg)
+	bits := e.draftBits(cfg, draft)
 	var reserve int64 // for the drafter, so that the pair is refused before the larger half of it is read
 	if draft != nil {
-		reserve = draftMemory(draft, e.lib, bits)
+		reserve = draft.memory(e.lib, bits)
 	}
 	var err error
 	e.model, err = qwen.Load(ctx, e.lib, f.Target.Dir, &qwen.LoadOptions{Reserve: reserve, IgnoreMemory: e.opts.IgnoreMemory, Logger: e.opts.Logger, Progress: e.progress(false)})
@@ -255,8 +258,10 @@ func (e *Engine) progress(drafter bool) func(done, total int64) {
 // draftBits is the precision of the drafter. A quantised target on a GPU is so
 // fast that a drafter in half precision would be what the cycle waits for. On
 // the CPU a quantised product is slower than a dense one.
-func (e *Engine) draftBits(cfg *qwen.Config) int {
+func (e *Engine) draftBits(cfg *qwen.Config, draft *draftFiles) int {
 	switch {
+	case draft != nil && len(draft.plan) > 0:
+		return 0 // the files' own
 	case e.opts.DraftBits == KeepDraftPrecision:
 		return 0
 	case e.opts.DraftBits != 0:
@@ -280,7 +285,7 @@ func (e *Engine) describe(f *resolve.Found, cfg *qwen.Config) {
 	}
 	c := e.drafter.cfg
 	e.info.DraftDir, e.info.DraftRepo, e.info.DraftCommit, e.info.DraftWhy = f.Draft.Dir, f.Draft.Repo, f.Draft.Commit, f.Why
-	e.info.DraftLayers, e.info.DraftBits = c.NumHiddenLayers, e.drafter.bits
+	e.info.DraftLayers, e.info.DraftBits, e.info.DraftQuantization = c.NumHiddenLayers, e.drafter.bits, c.Quantization
 	e.info.BlockSize = c.BlockSize
 	if e.opts.BlockSize != 0 {
 		e.info.BlockSize = e.opts.BlockSize

@@ -248,3 +248,6 @@ func (d *Decoder) Flush(s *mlx.Scope, taps []mlx.Array) error {
 	}
 	return d.flush(s)
 }
+
+// ForgetQuantization leaves of a configuration's quantisation its name.
+func (c *DraftConfig) ForgetQuantization() { c.quantization = nil }

@@ -1,9 +1,11 @@
 package dflash_test
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/godflash/godflash/dflash"
+	"github.com/godflash/godflash/internal/safetensors"
 	"github.com/godflash/godflash/mlx"
 )
 
@@ -93,7 +96,7 @@ func TestSchemes(t *testing.T) {
 	} {
 		for _, o := range schemes {
 			t.Run(fmt.Sprintf("%s/%s %d %d", pair, o.Mode, o.Bits, o.GroupSize), func(t *testing.T) {
-				e := openDir(t, quantisedTarget(t, pair, o), dflash.Options{Draft: filepath.Join(pairDir(pair), "draft")})
+				e := openDir(t, quantisedFolder(t, filepath.Join(pairDir(pair), "target"), func(string) mlx.QuantizeOptions { return o }), dflash.Options{Draft: filepath.Join(pairDir(pair), "draft")})
 				require.NotEmpty(t, e.Info().Quantization)
 				s := newSession(t, e)
 				prompt := references(t, pair)[1].Prompt[:12]
@@ -109,20 +112,28 @@ func TestSchemes(t *testing.T) {
 	}
 }
 
-// quantisedTarget writes a pair's target with its matrices quantised, experts as
-// MLX's converter stacks them, the router and the shared expert's gate in 8 bits.
-func quantisedTarget(t testing.TB, pair string, o mlx.QuantizeOptions) string {
+// quantisedFolder writes a model's or drafter's folder with its matrices quantised
+// as pick says (in 16 bits: not), experts as MLX's converter stacks them, the router
+// and the shared expert's gate in 8 bits.
+func quantisedFolder(t testing.TB, from string, pick func(name string) mlx.QuantizeOptions) string {
 	t.Helper()
-	from, dir := filepath.Join(pairDir(pair), "target"), t.TempDir()
+	dir := t.TempDir()
+	data, err := os.ReadFile(filepath.Join(from, "config.json"))
+	require.NoError(t, err)
 	var config object
-	readJSON(t, pair, "target/config.json", &config)
+	require.NoError(t, json.Unmarshal(data, &config))
 	require.NoError(t, lib.Do(t.Context(), func(s *mlx.Scope) error {
 		arrays, _, err := s.LoadSafetensors(filepath.Join(from, "model.safetensors"))
 		if err != nil {
 			return err
 		}
 		out := map[string]mlx.Array{}
-		put := func(name string, a mlx.Array, o mlx.QuantizeOptions) {
+		put := func(name string, a mlx.Array) {
+			o := pick(name)
+			if o.Bits == 16 {
+				out[name+".weight"] = a
+				return
+			}
 			q := s.Quantize(a, o)
 			if q.Biases.Valid() {
 				out[name+".biases"] = q.Biases
@@ -139,19 +150,19 @@ func quantisedTarget(t testing.TB, pair string, o mlx.QuantizeOptions) string {
 				out[name], out[module+".scales"], out[module+".biases"] = q.W, q.Scales, q.Biases
 			case strings.HasSuffix(name, "experts.gate_up_proj"):
 				p, f := strings.TrimSuffix(name, "experts.gate_up_proj")+"switch_mlp.", a.Dim(1)/2
-				put(p+"gate_proj", s.Contiguous(s.SliceAxis(a, 1, 0, f)), o)
-				put(p+"up_proj", s.Contiguous(s.SliceAxis(a, 1, f, 2*f)), o)
+				put(p+"gate_proj", s.Contiguous(s.SliceAxis(a, 1, 0, f)))
+				put(p+"up_proj", s.Contiguous(s.SliceAxis(a, 1, f, 2*f)))
 			case strings.HasSuffix(name, "experts.down_proj"):
-				put(strings.TrimSuffix(name, "experts.down_proj")+"switch_mlp.down_proj", a, o)
+				put(strings.TrimSuffix(name, "experts.down_proj")+"switch_mlp.down_proj", a)
 			case isWeight && a.NDim() == 2:
-				put(module, a, o)
+				put(module, a)
 			default:
 				out[name] = a
 			}
 		}
 		return s.SaveSafetensors(filepath.Join(dir, "model.safetensors"), out, nil)
 	}))
-	data, err := json.Marshal(config)
+	data, err = json.Marshal(config)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), data, 0o644))
 	entries, err := os.ReadDir(from)
@@ -165,4 +176,73 @@ func quantisedTarget(t testing.TB, pair string, o mlx.QuantizeOptions) string {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, f.Name()), data, 0o644))
 	}
 	return dir
+}
+
+// Drafters whose files are quantised: what they propose is what the dense ones that
+// they stand for propose, and no token of the text depends on it.
+func TestQuantizedDrafters(t *testing.T) {
+	from, target := filepath.Join(pairDir("tiny-qwen3"), "draft"), filepath.Join(pairDir("tiny-qwen3"), "target")
+	four, eight, none := mlx.QuantizeOptions{Bits: 4, GroupSize: 64}, mlx.QuantizeOptions{Bits: 8, GroupSize: 32}, mlx.QuantizeOptions{Bits: 16}
+	for name, pick := range map[string]func(string) mlx.QuantizeOptions{
+		"4-bit affine": func(string) mlx.QuantizeOptions { return four },
+		"4-bit mxfp4":  func(string) mlx.QuantizeOptions { return mlx.QuantizeOptions{Mode: mlx.MXFP4} },
+		"8-bit affine": func(name string) mlx.QuantizeOptions {
+			if name == "fc" {
+				return none
+			}
+			return eight
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := quantisedFolder(t, from, pick)
+			dense := derived(t, from, func(tensors tensorMap, _ object) {
+				for name, tensor := range tensors {
+					o := pick(strings.TrimSuffix(name, ".weight"))
+					if len(tensor.Shape) != 2 || o.Bits == 16 {
+						continue
+					}
+					require.NoError(t, lib.Do(t.Context(), func(s *mlx.Scope) error {
+						arrays, _, err := s.LoadSafetensors(filepath.Join(from, "model.safetensors"))
+						if err != nil {
+							return err
+						}
+						q := s.Quantize(arrays[name], o)
+						if q.Biases.Valid() {
+							q.Scales, q.Biases = s.AsType(q.Scales, mlx.Float32), s.AsType(q.Biases, mlx.Float32)
+						}
+						values, err := mlx.ToSlice[float32](s.Dequantize(q, mlx.Float32))
+						var data []byte
+						for _, x := range values {
+							data = binary.LittleEndian.AppendUint32(data, math.Float32bits(x))
+						}
+						tensors[name] = safetensors.WriteTensor{Dtype: "F32", Shape: tensor.Shape, Data: data}
+						return err
+					}))
+				}
+			})
+			require.InDeltaSlice(t, proposal(t, dense), proposal(t, dir), 1e-3)
+
+			e := openDir(t, target, dflash.Options{Draft: dir})
+			require.Equal(t, name, e.Info().DraftQuantization)
+			require.Zero(t, e.Info().DraftBits)
+			s := newSession(t, e)
+			for _, ref := range references(t, "tiny-qwen3")[:2] {
+				ids, _ := run(t, s, dflash.Request{IDs: ref.Prompt, MaxTokens: 96, BlockSize: 16})
+				require.Equal(t, ref.Greedy, ids)
+				require.Greater(t, s.Stats().TokensPerCycle(), 2.0)
+			}
+			_, err := dflash.Open(t.Context(), target, &dflash.Options{Library: lib, Draft: dir, DraftBits: 4})
+			require.ErrorIs(t, err, dflash.ErrRequest)
+			require.ErrorContains(t, err, name)
+			_, err = dflash.LoadDrafter(t.Context(), lib, dir, &dflash.DraftOptions{Bits: 8})
+			require.ErrorIs(t, err, dflash.ErrRequest)
+		})
+	}
+	// What the configuration says of a module must be what the file holds.
+	dir := derived(t, quantisedFolder(t, from, func(string) mlx.QuantizeOptions { return four }), func(_ tensorMap, config object) {
+		config["quantization"].(object)["layers.0.mlp.up_proj"] = object{"bits": 6, "group_size": 64}
+	})
+	_, err := dflash.Open(t.Context(), target, &dflash.Options{Library: lib, Draft: dir})
+	require.ErrorIs(t, err, dflash.ErrUnsupported)
+	require.ErrorContains(t, err, "layers.0.mlp.up_proj: the configuration says 6 bits")
 }

@@ -213,6 +213,9 @@ func TestConfigRefusals(t *testing.T) {
 		says   []string
 	}{
 		"quantization of others":      {dense(object{"quantization_config": object{"quant_method": "awq", "bits": 4}}), qwen.ErrUnsupported, []string{"quant_method", "awq", "mlx-community"}},
+		"gptq":                        {dense(object{"quantization_config": object{"quant_method": "gptq", "bits": 4, "group_size": 128, "desc_act": true}}), qwen.ErrUnsupported, []string{"gptq", "mlx-community", "mlx_lm.convert"}},
+		"fp8 in blocks":               {dense(object{"quantization_config": object{"quant_method": "fp8", "weight_block_size": []int{128, 128}, "modules_to_not_convert": []string{"lm_head"}}}), qwen.ErrUnsupported, []string{"fp8", "mlx-community"}},
+		"compressed-tensors":          {dense(object{"quantization_config": object{"quant_method": "compressed-tensors", "config_groups": object{"group_0": object{"targets": []string{"Linear"}}}}}), qwen.ErrUnsupported, []string{"compressed-tensors", "mlx-community"}},
 		"nested, of others":           {hybrid(object{"quantization_config": object{"quant_method": "compressed-tensors"}}), qwen.ErrUnsupported, []string{"compressed-tensors"}},
 		"quantization as a text":      {dense(object{"quantization": "4bit"}), qwen.ErrUnsupported, []string{"4bit"}},
 		"an entry of another kind":    {dense(object{"quantization": object{"bits": 4, "model.layers.0.mlp.up_proj": object{"bits": "four"}}}), qwen.ErrUnsupported, []string{"mlp.up_proj"}},
@@ -353,7 +356,12 @@ func TestConfigFiles(t *testing.T) {
 
 // FuzzReadConfig: no panic, and what passes holds what the rest relies on.
 func FuzzReadConfig(f *testing.F) {
-	for _, c := range []object{denseConfig(), nested(hybridText()), with(denseConfig(), object{"layer_types": []string{full, full, full, full}})} {
+	for _, c := range []object{
+		denseConfig(), nested(hybridText()), with(denseConfig(), object{"layer_types": []string{full, full, full, full}}),
+		with(denseConfig(), object{"model_type": "qwen3_moe", "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "decoder_sparse_step": 2, "mlp_only_layers": []int{1}}),
+		with(denseConfig(), object{"quantization": object{"bits": 4, "group_size": 64, "mode": "affine", "lm_head": false, "model.layers.0.mlp.up_proj": object{"bits": 8}}}),
+		with(denseConfig(), object{"rope_scaling": object{"type": "yarn", "factor": 4, "original_max_position_embeddings": 1024}}),
+	} {
 		data, err := json.Marshal(c)
 		require.NoError(f, err)
 		f.Add(data, []byte(`{"eos_token_id":[1,2]}`))
@@ -373,7 +381,15 @@ func FuzzReadConfig(f *testing.F) {
 		require.Zero(t, c.RotaryDim()%2)
 		require.Positive(t, c.RotaryDim())
 		require.LessOrEqual(t, c.RotaryDim(), c.HeadDim)
-		for _, n := range []int{c.HiddenSize, c.IntermediateSize, c.HeadDim, c.VocabSize, c.MaxPositionEmbeddings} {
+		sizes := []int{c.HiddenSize, c.HeadDim, c.VocabSize, c.MaxPositionEmbeddings}
+		if slices.Contains(c.MoeLayers, false) {
+			sizes = append(sizes, c.IntermediateSize)
+		}
+		if slices.Contains(c.MoeLayers, true) {
+			sizes = append(sizes, c.NumExperts, c.NumExpertsPerTok, c.MoeIntermediateSize)
+			require.LessOrEqual(t, c.NumExpertsPerTok, c.NumExperts)
+		}
+		for _, n := range sizes {
 			require.Positive(t, n)
 			require.LessOrEqual(t, n, 1<<24)
 		}

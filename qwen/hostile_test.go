@@ -1,6 +1,7 @@
 package qwen_test
 
 import (
+	"maps"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -183,4 +184,34 @@ func TestQuantizedRouter(t *testing.T) {
 		return map[string]mlx.Array{name: a}
 	})
 	requireNear(t, logitsOf(t, dense), logitsOf(t, small), 1e-4)
+}
+
+// Weights of other software whose configuration does not say so are told by their
+// names, and the error says where to find a conversion.
+func TestForeignQuantization(t *testing.T) {
+	closed := closedLibrary(t)
+	for method, parts := range map[string][]string{
+		"AWQ or GPTQ":        {"qweight", "qzeros", "scales"},
+		"compressed-tensors": {"weight_packed", "weight_scale", "weight_shape"},
+		"fp8 in blocks":      {"weight", "weight_scale_inv"},
+		"another layout":     {"weight", "weight_scale", "weight_scale_2", "input_scale"},
+		"bitsandbytes":       {"weight", "weight.absmax", "weight.quant_map"},
+	} {
+		dir := copyFolder(t, filepath.Join(pairDir("tiny-qwen3"), "target"), func(ck checkpoint, _ object) {
+			for name := range maps.Clone(ck) {
+				if module, ok := strings.CutSuffix(name, "_proj.weight"); ok {
+					delete(ck, name)
+					for _, part := range parts {
+						ck[module+"_proj."+part] = safetensors.WriteTensor{Dtype: "I32", Shape: []int{1}, Data: make([]byte, 4)}
+					}
+				}
+			}
+		})
+		_, err := qwen.Load(t.Context(), closed, dir, nil)
+		require.ErrorIs(t, err, qwen.ErrUnsupported)
+		for _, text := range []string{dir, method, "layers.0.mlp.down_proj.", "and 41 more", "mlx-community", "mlx_lm.convert"} {
+			require.ErrorContains(t, err, text, method)
+		}
+		require.Less(t, len(err.Error()), 500)
+	}
 }

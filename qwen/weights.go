@@ -125,6 +125,9 @@ func openCheckpoint(dir string, cfg *Config, log *slog.Logger) (*checkpoint, err
 	if ignored > 0 {
 		log.Info("tensors that text generation does not use are left out", "dir", dir, "tensors", ignored)
 	}
+	if err := weights.Foreign(ck); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnsupported, err) // all the names are others
+	}
 	c := &checkpoint{Checkpoint: ck}
 	c.raw = !cfg.hybrid() || slices.ContainsFunc(slices.Collect(maps.Keys(ck.Tensors)), func(name string) bool {
 		// MLX's layout ends in 1, a raw one in the kernel's length, which is

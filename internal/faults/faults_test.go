@@ -459,6 +459,36 @@ var planted = []fault{
 		"./mlx", "TestOnSwitchesStreamAndDevice",
 	},
 	{
+		"experts one by one: packed words are read as numbers", "internal/weights/quant.go",
+		"	o, ok := r.plan[names[0]]\n	if !ok {", "	o, ok := r.plan[names[0]]\n	if !ok || o.Bits > 0 {",
+		"./qwen", "TestQuantizedExperts",
+	},
+	{
+		"a module's own mode does not count", "internal/weights/quant.go",
+		"			said = own\n", "			said.Bits = own.Bits\n",
+		"./qwen", "TestQuantizedModes",
+	},
+	{
+		"the chosen experts are divided by their sum unasked", "internal/nn/experts.go",
+		"	if m.NormTopK {", "	if m.TopK > 0 {",
+		"./dflash", "TestQwen3Mixture/two_of_four,_as_they_are",
+	},
+	{
+		"what is wrong with the tokenizer hides the rest", "dflash/check.go",
+		"	wrong.Add(e.readText(f.Target.Dir, cfg))\n", "	if err := e.readText(f.Target.Dir, cfg); err != nil {\n		return nil, nil, &ModelError{Dir: f.Target.Dir, Problems: []error{err}}\n	}\n",
+		"./dflash", "TestEverythingWrong",
+	},
+	{
+		"an index leads out of the folder", "internal/safetensors/checkpoint.go",
+		"!filepath.IsLocal(file) || ", "",
+		"./internal/safetensors", "TestOpenErrors",
+	},
+	{
+		"another model's drafter beside the model is taken", "internal/resolve/resolve.go",
+		"filepath.Join(beside, repo.Name)", "filepath.Join(beside, \"Qwen3.5-4B-DFlash\")",
+		"./internal/resolve", "TestDrafterBeside",
+	},
+	{
 		"the benchmark calls different texts equal", "examples/bench/pairs.go",
 		"res.Equal = at < 0 && res.Plain.Steady && res.Drafted.Steady", "res.Equal = true",
 		"./examples/bench", "TestResult",

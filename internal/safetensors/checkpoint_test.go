@@ -2,6 +2,7 @@ package safetensors_test
 
 import (
 	"encoding/json"
+	jsonv2 "encoding/json/v2"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,7 +13,7 @@ import (
 )
 
 // weights writes a file of one-byte tensors.
-func weights(t *testing.T, dir, name string, tensors ...string) {
+func weights(t testing.TB, dir, name string, tensors ...string) {
 	t.Helper()
 	var list []safetensors.WriteTensor
 	for _, tensor := range tensors {
@@ -205,4 +206,42 @@ func TestCheck(t *testing.T) {
 	require.ErrorContains(t, err, dir)
 	require.ErrorContains(t, err, "extra09 and 2 more")
 	require.ErrorContains(t, err, "b is [1], want [1 1]")
+}
+
+// FuzzIndex holds that no index makes Open panic or leave the folder, and that
+// what it lets through has every tensor that the index promises, from a file there.
+func FuzzIndex(f *testing.F) {
+	for _, text := range []string{
+		`{"metadata":{"total_size":8},"weight_map":{"x":"model-00001-of-00002.safetensors","y":"model-00002-of-00002.safetensors"}}`,
+		`{"weight_map":{"x":"model-00001-of-00009.safetensors"}}`,
+		`{"weight_map":{"x":"../outside.safetensors"}}`, `{"weight_map":{"x":"C:\\a"}}`, `{"weight_map":{"x":"sub/../model-00001-of-00002.safetensors"}}`,
+		`{"weight_map":{"x":".", "y":""}}`, `{"weight_map":[]}`, `{}`, `null`, "version https://git-lfs.github.com/spec/v1\n", "<html>",
+	} {
+		f.Add([]byte(text))
+	}
+	root := f.TempDir()
+	dir := filepath.Join(root, "model")
+	require.NoError(f, os.Mkdir(dir, 0o755))
+	weights(f, root, "outside.safetensors", "x")
+	weights(f, dir, "model-00001-of-00002.safetensors", "x")
+	weights(f, dir, "model-00002-of-00002.safetensors", "y")
+	f.Fuzz(func(t *testing.T, text []byte) {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "model.safetensors.index.json"), text, 0o644))
+		c, err := safetensors.Open(dir)
+		if err != nil {
+			require.ErrorContains(t, err, dir)
+			return
+		}
+		var index struct {
+			WeightMap map[string]string `json:"weight_map"`
+		}
+		require.NoError(t, jsonv2.Unmarshal(text, &index))
+		require.NotEmpty(t, index.WeightMap)
+		for tensor := range index.WeightMap {
+			require.Contains(t, c.Tensors, tensor)
+		}
+		for _, file := range c.Files {
+			require.Equal(t, dir, filepath.Dir(file))
+		}
+	})
 }

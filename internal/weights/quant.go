@@ -15,6 +15,38 @@ import (
 // ErrQuantization is returned for quantised weights of a kind that is not read.
 var ErrQuantization = errors.New("unsupported quantization")
 
+// ownOnly is what to do about weights that other software quantised.
+const ownOnly = "only MLX's own quantization is read; look on the hub for a conversion of the same model under mlx-community (names that end in 4bit, 8bit and so on), or make one of the unquantized model with mlx_lm.convert"
+
+// marks are the names by which the methods of other software show in files whose
+// configuration does not tell.
+var marks = []struct{ suffix, method string }{
+	{".qweight", "AWQ or GPTQ"},
+	{".qzeros", "AWQ or GPTQ"},
+	{".weight_packed", "compressed-tensors"},
+	{".weight_scale_inv", "fp8 in blocks"},
+	{".weight_scale", "fp8 or NVFP4 of another layout"},
+	{".absmax", "bitsandbytes"},
+}
+
+// Foreign finds weights that other software quantised.
+func Foreign(ck *safetensors.Checkpoint) error {
+	for _, m := range marks {
+		n, first := 0, ""
+		for name := range ck.Tensors {
+			if strings.HasSuffix(name, m.suffix) {
+				if n++; first == "" || name < first {
+					first = name
+				}
+			}
+		}
+		if n > 0 {
+			return fmt.Errorf("%s: %w: %s (%s and %d more of the kind): %s", ck.Dir, ErrQuantization, m.method, first, n-1, ownOnly)
+		}
+	}
+	return nil
+}
+
 // Quantization is the field quantization of a config.json that mlx-lm wrote:
 // one scheme for all modules, and entries for modules that differ.
 type Quantization struct {
@@ -40,7 +72,7 @@ func ParseQuantization(raw json.RawMessage, rename func(string) (string, bool)) 
 	if method, ok := fields["quant_method"]; ok {
 		var name string
 		if json.Unmarshal(method, &name) != nil || (name != "mlx" && name != "affine") {
-			return nil, fmt.Errorf("%w: quant_method %s: only MLX's own quantization is read; look for a conversion of the same model under mlx-community, or make one with mlx_lm.convert", ErrQuantization, method)
+			return nil, fmt.Errorf("%w: quant_method %.60s: %s", ErrQuantization, method, ownOnly)
 		}
 	}
 	q := &Quantization{modules: map[string]scheme{}}
