@@ -292,6 +292,7 @@ func (m *Model) read(ctx context.Context, s *mlx.Scope, ck *checkpoint, log *slo
 			m.head = r.Linear("lm_head")
 			m.table = r.Embedding("embed_tokens")
 		}
+		m.head.Alone(s)
 		return func(f func(*mlx.Array)) {
 			m.norm.Each(f)
 			m.head.Each(f)

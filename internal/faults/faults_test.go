@@ -114,6 +114,16 @@ var planted = []fault{
 		"./internal/kernels", "TestChainRowByRow",
 	},
 	{
+		"a dense chain multiplies before its weights are there", "internal/kernels/densetext.go",
+		"gf_copies_wait<D - 2>()", "gf_copies_wait<D - 1>()",
+		"./internal/kernels", "TestChainRowByRow",
+	},
+	{
+		"gates in bfloat16 do not lie by turns with their values", "internal/nn/pack.go",
+		"[]*mlx.Array{&p.whole.weight, &q.W, ", "[]*mlx.Array{&q.W, ",
+		"./internal/synthetic", "TestComposed",
+	},
+	{
 		"a mixture's ups are read where its gates lie", "internal/kernels/expertstext.go",
 		"const size_t u = own ? e : e + HALF;", "const size_t u = e;",
 		"./internal/kernels", "TestKernels",

@@ -2,7 +2,7 @@ package kernels
 
 import "github.com/godflash/godflash/mlx"
 
-// A chain is a stack of layers in 4 bits whose norms, residual sums and
+// A chain is a stack of layers, in 4 bits or in bfloat16, whose norms, residual sums and
 // feed-forward gates are part of the products: 7 launches a layer instead of 10,
 // and less to read. It carries the residual stream with the sums of its squares,
 // from which the next product makes the norm.
@@ -15,15 +15,16 @@ type Stream struct {
 
 // Chained is what a map needs besides its weight to be part of a chain.
 type Chained struct {
-	counter mlx.Array // int32, see chainText
-	t       tiling
+	counter mlx.Array   // int32, see chainText; for 4 bits only
+	t       tiling      // of a weight in 4 bits
+	dense   denseTiling // of one in bfloat16
 	in, out int
 }
 
 // Valid reports whether there is a map.
-func (c *Chained) Valid() bool { return c.counter.Valid() }
+func (c *Chained) Valid() bool { return c.out > 0 }
 
-// Each visits the array that the map has besides its weight.
+// Each visits the array that the map may have besides its weight.
 func (c *Chained) Each(f func(*mlx.Array)) { f(&c.counter) }
 
 // tiling is how a product is divided: chainText's NT, KC and U.
@@ -59,8 +60,17 @@ func tile(in, out int) (t tiling, ok bool) {
 
 // Chain prepares a map for a chain; not valid where the weight or the device does
 // not suit. The counter lives in s.
-func (set *Set) Chain(s *mlx.Scope, q mlx.Quantized) Chained {
-	if set == nil || set.chain == nil || !q.W.Valid() || !q.Biases.Valid() {
+func (set *Set) Chain(s *mlx.Scope, w Weight) Chained {
+	q := w.Quant
+	switch {
+	case w.Dense.Valid() && set.fitsDense(w.Dense):
+		in, out := w.Dense.Dim(1), w.Dense.Dim(0)
+		t, ok := tileDense(in, out)
+		if !ok {
+			return Chained{}
+		}
+		return Chained{dense: t, in: in, out: out}
+	case set == nil || set.chain == nil || !q.W.Valid() || !q.Biases.Valid():
 		return Chained{}
 	}
 	in, out := q.W.Dim(1)*8, q.W.Dim(0)
@@ -80,30 +90,76 @@ type Around struct {
 	Sums     bool      // the result's Sums are needed
 }
 
+// inputs are the arrays that a needs beside x, none for those that it does not use.
+func (a Around) inputs(none mlx.Array, x Stream) (norm, sums, residual mlx.Array) {
+	norm, sums, residual = a.Norm, x.Sums, a.Residual
+	if !norm.Valid() {
+		norm, sums = none, none
+	}
+	if !residual.Valid() {
+		residual = x.X
+	}
+	return norm, sums, residual
+}
+
+// outputs are those of a product of x with out outputs, rows of them in a block.
+func (a Around) outputs(x mlx.Array, out, rows int) (y, squares mlx.Output) {
+	t := x.Dim(1)
+	if a.SwiGLU {
+		out /= 2
+	}
+	y, squares = mlx.Output{Dtype: x.Dtype(), Shape: []int{1, t, out}}, mlx.Output{Dtype: mlx.Float32, Shape: []int{1}}
+	if a.Sums {
+		squares.Shape = []int{t, out / rows}
+	}
+	return y, squares
+}
+
+func (a Around) template() []mlx.TemplateArg {
+	return []mlx.TemplateArg{
+		{Name: "NORM", Value: a.Norm.Valid()},
+		{Name: "EPS", Value: floatBits(a.Eps)},
+		{Name: "RES", Value: a.Residual.Valid()},
+		{Name: "SQ", Value: a.Sums},
+		{Name: "SILU", Value: a.SwiGLU},
+	}
+}
+
 // Product is x through the map, [1, T, out], or [1, T, out/2] with SwiGLU. ok is
 // false where the kernel failed: the caller goes another way.
-func (set *Set) Product(s *mlx.Scope, x Stream, q mlx.Quantized, c *Chained, a Around) (y Stream, ok bool) {
+func (set *Set) Product(s *mlx.Scope, x Stream, w Weight, c *Chained, a Around) (y Stream, ok bool) {
 	if s.Err() != nil {
 		return Stream{}, true
 	}
-	out := c.call(set.none, x, q, a).run(s, set.chain)
-	if set.chain.Backend() == "fallback" && !set.composed {
-		set.chain = nil
+	var k *mlx.Kernel
+	var out []mlx.Array
+	if w.Dense.Valid() {
+		k = set.denseProduct(c.dense)
+		out = c.denseCall(set.none, x, w.Dense, a).run(s, k)
+	} else {
+		k = set.chain
+		out = c.call(set.none, x, w.Quant, a).run(s, k)
+	}
+	if k.Backend() == "fallback" && !set.composed {
+		set.unchain()
 		return Stream{}, false
 	}
-	if len(out) != 3 {
+	if len(out) == 0 {
 		return Stream{}, true // the scope has the error
 	}
 	if a.Sums {
-		y.Sums = out[2]
+		y.Sums = out[len(out)-1]
 	}
 	y.X = out[0]
 	return y, true
 }
 
+// unchain is for a kernel that failed: nothing is a chain from now on.
+func (set *Set) unchain() { set.chain, set.dense, set.wide = nil, nil, nil }
+
 // Chains reports whether blocks like x [1, T, hidden] can go through a chain.
 func (set *Set) Chains(s *mlx.Scope, x mlx.Array) bool {
-	return set != nil && set.chain != nil && s.Err() == nil && x.Dim(1) <= BlockRows && set.tensorType(x.Dtype())
+	return set != nil && (set.chain != nil || set.dense != nil) && s.Err() == nil && x.Dim(1) <= BlockRows && set.tensorType(x.Dtype())
 }
 
 // Begin makes a stream of x.
@@ -130,7 +186,7 @@ func chainSpec() mlx.KernelSpec {
 
 // composeChain is the product in operations.
 func composeChain(s *mlx.Scope, in []mlx.Array, l mlx.Launch) []mlx.Array {
-	x, dt := in[0], in[0].Dtype()
+	x := in[0]
 	f := func(a mlx.Array) mlx.Array { return s.AsType(a, mlx.Float32) }
 	if templateBool(l, "NORM") {
 		x = normBySums(s, x, in[5], in[6], templateFloat(l, "EPS"))
@@ -143,20 +199,29 @@ func composeChain(s *mlx.Scope, in []mlx.Array, l mlx.Launch) []mlx.Array {
 	}
 	parts := s.Reshape(s.Concat(0, products...), -1, t, out)
 	y := s.Sum(s.Reshape(parts, -1, 1, t, out), false, 0)
+	y, squares := composeAround(s, y, in[7], l, 32*templateInt(l, "NT"))
+	return []mlx.Array{y, parts, squares}
+}
+
+// composeAround is what a chain's kernel does with a product y [1, T, out] in float32,
+// rows outputs in a block.
+func composeAround(s *mlx.Scope, y, residual mlx.Array, l mlx.Launch, rows int) (around, squares mlx.Array) {
+	f := func(a mlx.Array) mlx.Array { return s.AsType(a, mlx.Float32) }
+	dt, t, out := l.Outputs[0].Dtype, y.Dim(1), y.Dim(2)
 	if templateBool(l, "SILU") {
-		tiles := s.Reshape(s.AsType(y, dt), t, -1, 2, templateInt(l, "NT")*16)
+		tiles := s.Reshape(s.AsType(y, dt), t, -1, 2, rows/2)
 		g, u := f(s.SliceAxis(tiles, 2, 0, 1)), f(s.SliceAxis(tiles, 2, 1, 2))
 		y = s.Reshape(s.Mul(s.Mul(g, s.Sigmoid(g)), u), 1, t, out/2)
 	}
 	y = s.AsType(y, dt)
 	if templateBool(l, "RES") {
-		y = s.Add(y, in[7])
+		y = s.Add(y, residual)
 	}
-	sq := s.Zeros(mlx.Float32, 1)
+	squares = s.Zeros(mlx.Float32, 1)
 	if templateBool(l, "SQ") {
-		sq = s.Sum(s.Square(s.Reshape(f(y), t, -1, templateInt(l, "NT")*32)), false, 2)
+		squares = s.Sum(s.Square(s.Reshape(f(y), t, -1, rows)), false, 2)
 	}
-	return []mlx.Array{y, parts, sq}
+	return y, squares
 }
 
 // normBySums is the norm of x [1, T, width], of whose squares the sums are known.
@@ -167,42 +232,21 @@ func normBySums(s *mlx.Scope, x, norm, sums mlx.Array, eps float32) mlx.Array {
 }
 
 func (c *Chained) call(none mlx.Array, x Stream, q mlx.Quantized, a Around) call {
-	t, splits := x.X.Dim(1), c.in/c.t.kc
-	norm, sums, residual := a.Norm, x.Sums, a.Residual
-	if !norm.Valid() {
-		norm, sums = none, none
-	}
-	if !residual.Valid() {
-		residual = x.X
-	}
-	width, squares := c.out, []int{1}
-	if a.SwiGLU {
-		width /= 2
-	}
-	if a.Sums {
-		squares = []int{t, c.out / c.t.rows()}
-	}
+	splits := c.in / c.t.kc
+	norm, sums, residual := a.inputs(none, x)
+	y, squares := a.outputs(x.X, c.out, c.t.rows())
 	return call{
 		in: []mlx.Array{x.X, q.W, q.Scales, q.Biases, c.counter, norm, sums, residual},
 		launch: mlx.Launch{
-			Outputs: []mlx.Output{
-				{Dtype: x.X.Dtype(), Shape: []int{1, t, width}},
-				{Dtype: mlx.Float32, Shape: []int{splits, t, c.out}},
-				{Dtype: mlx.Float32, Shape: squares},
-			},
-			Grid: [3]int{c.out / c.t.rows() * 128, splits}, Group: [3]int{128},
-			Template: []mlx.TemplateArg{
+			Outputs: []mlx.Output{y, {Dtype: mlx.Float32, Shape: []int{splits, x.X.Dim(1), c.out}}, squares},
+			Grid:    [3]int{c.out / c.t.rows() * 128, splits}, Group: [3]int{128},
+			Template: append([]mlx.TemplateArg{
 				{Name: "K", Value: c.in},
 				{Name: "N", Value: c.out},
 				{Name: "NT", Value: c.t.nt},
 				{Name: "KC", Value: c.t.kc},
 				{Name: "U", Value: c.t.u},
-				{Name: "NORM", Value: a.Norm.Valid()},
-				{Name: "EPS", Value: floatBits(a.Eps)},
-				{Name: "RES", Value: a.Residual.Valid()},
-				{Name: "SQ", Value: a.Sums},
-				{Name: "SILU", Value: a.SwiGLU},
-			},
+			}, a.template()...),
 		},
 		writes: []int{4},
 	}
@@ -229,24 +273,33 @@ func squaresCall(x mlx.Array) call {
 	}}
 }
 
-// Pad is the number of outputs that a map in 4 bits should have: more than out,
-// with weights of 0, where the chain needs that.
-func (set *Set) Pad(q mlx.Quantized, out int) int {
-	if set == nil || set.chain == nil || !fitsQ4(q.W.Dim(1)*8, q) {
-		return out
+// Pad is the number of outputs that a map should have: more than out, with weights
+// of 0, where the chain needs that.
+func (set *Set) Pad(w Weight, out int) int {
+	switch {
+	case w.Dense.Valid() && set.fitsDense(w.Dense), w.Quant.W.Valid() && set != nil && set.chain != nil && fitsQ4(w.Quant.W.Dim(1)*8, w.Quant):
+		return (out + chainRows - 1) / chainRows * chainRows
 	}
-	return (out + chainRows - 1) / chainRows * chainRows
+	return out
 }
 
 // Interleave is the number of outputs of a gate map, and then of a value map, that
 // lie together in a weight that holds both, width each: a tile has as many of each.
 // 0 where no chain serves: the maps then lie one after the other.
-func (set *Set) Interleave(q mlx.Quantized, width int) int {
-	if set == nil || set.chain == nil || !q.W.Valid() || !fitsQ4(q.W.Dim(1)*8, q) {
-		return 0
+func (set *Set) Interleave(w Weight, width int) int {
+	var half int
+	var ok bool
+	switch q := w.Quant; {
+	case w.Dense.Valid() && set.fitsDense(w.Dense):
+		var t denseTiling
+		t, ok = tileDense(w.Dense.Dim(1), 2*width)
+		half = t.rows() / 2
+	case set != nil && set.chain != nil && q.W.Valid() && fitsQ4(q.W.Dim(1)*8, q):
+		var t tiling
+		t, ok = tile(q.W.Dim(1)*8, 2*width)
+		half = t.rows() / 2
 	}
-	t, ok := tile(q.W.Dim(1)*8, 2*width)
-	if half := t.rows() / 2; ok && width%half == 0 {
+	if ok && width%half == 0 {
 		return half
 	}
 	return 0

@@ -32,59 +32,81 @@ func chainTrials(s *mlx.Scope) []trial {
 		newLink(r, 2048, 256, tiling{nt: 4, kc: 1024, u: 2}),
 		newLink(r, 512, 64, tiling{nt: 2, kc: 512, u: 4}),
 	} {
-		for _, rows := range []int{1, 7, 16} {
-			x := Stream{X: r.normal(mlx.BFloat16, 0, 1, 1, rows, m.in), Sums: s.Abs(r.normal(mlx.Float32, float64(m.in)/3, 1, rows, 3))}
-			norm, residual := r.normal(mlx.Float32, 1, 0.3, m.in), r.normal(mlx.BFloat16, 0, 1, 1, rows, m.out)
-			for i, a := range []Around{
-				{},
-				{Norm: norm, Eps: 1e-6},
-				{Norm: norm, Eps: 1e-6, SwiGLU: true},
-				{Residual: residual, Sums: true},
-				{Norm: norm, Eps: 1e-5, Residual: residual, Sums: true},
-			} {
-				if rows != 7 && i == 4 {
-					continue
-				}
-				name := fmt.Sprintf("chain, %d to %d, %d rows, case %d", m.in, m.out, rows, i)
-				out = append(out, trial{name, chainSpec(), m.call(none, x, a), 0.03})
-			}
-			out = append(out, trial{fmt.Sprintf("squares, %d rows of %d", rows, m.in), squaresSpec(), squaresCall(x.X), 1e-4})
-		}
+		name := fmt.Sprintf("chain, %d to %d", m.in, m.out)
+		out = append(out, aroundTrials(r, name, chainSpec(), m.in, m.out, 3, func(x Stream, a Around) call { return m.call(none, x, a) })...)
+		x := r.normal(mlx.BFloat16, 0, 1, 1, 7, m.in)
+		out = append(out, trial{fmt.Sprintf("squares of %d", m.in), squaresSpec(), squaresCall(x), 1e-4})
 	}
 	return out
+}
+
+// aroundTrials are all that a product from in to out does, with n sums of a row.
+func aroundTrials(r source, name string, spec mlx.KernelSpec, in, out, n int, product func(x Stream, a Around) call) []trial {
+	var trials []trial
+	for _, rows := range []int{1, 7, 16} {
+		x := Stream{X: r.normal(mlx.BFloat16, 0, 1, 1, rows, in), Sums: r.s.Abs(r.normal(mlx.Float32, float64(in)/float64(n), 1, rows, n))}
+		norm, residual := r.normal(mlx.Float32, 1, 0.3, in), r.normal(mlx.BFloat16, 0, 1, 1, rows, out)
+		for i, a := range []Around{
+			{},
+			{Norm: norm, Eps: 1e-6},
+			{Norm: norm, Eps: 1e-6, SwiGLU: true},
+			{Residual: residual, Sums: true},
+			{Norm: norm, Eps: 1e-5, Residual: residual, Sums: true},
+		} {
+			if rows != 7 && i == 4 {
+				continue
+			}
+			trials = append(trials, trial{fmt.Sprintf("%s, %d rows, case %d", name, rows, i), spec, product(x, a), 0.03})
+		}
+	}
+	return trials
 }
 
 // A row has the same bits whatever block it stands in, the counters are 0 again,
 // and the sums are those of what came out.
 func TestChainRowByRow(t *testing.T) {
 	do(t, func(s *mlx.Scope) {
-		r := newSource(s, 22)
-		const rows = 13
-		m := newLink(r, 1024, 192, tiling{nt: 2, kc: 512, u: 4})
-		none := s.Zeros(mlx.Float32, 1)
-		x := r.normal(mlx.BFloat16, 0, 1, 1, rows, m.in)
-		sums := s.Abs(r.normal(mlx.Float32, float64(m.in)/2, 1, rows, 2))
-		a := Around{Norm: r.normal(mlx.Float32, 1, 0.3, m.in), Eps: 1e-6, Sums: true}
-		residual := r.normal(mlx.BFloat16, 0, 1, 1, rows, m.out)
-		at := func(from, to int) call {
-			b := a
-			b.Residual = s.SliceAxis(residual, 1, from, to)
-			return m.call(none, Stream{s.SliceAxis(x, 1, from, to), s.SliceAxis(sums, 0, from, to)}, b)
+		r, none := newSource(s, 22), s.Zeros(mlx.Float32, 1)
+		q := newLink(r, 1024, 192, tiling{nt: 2, kc: 512, u: 4})
+		rowByRow(t, r, chainSpec(), q.in, q.out, func(x Stream, a Around) call { return q.call(none, x, a) })
+		d := newDenseLink(r, 1536, 96, denseTiling{nt: 6, d: 5})
+		rowByRow(t, r, denseSpec(false), d.in, d.out, func(x Stream, a Around) call { return d.call(none, x, a) })
+	})
+}
+
+// rowByRow is TestChainRowByRow for a product.
+func rowByRow(t *testing.T, r source, spec mlx.KernelSpec, in, out int, product func(x Stream, a Around) call) {
+	t.Helper()
+	const rows = 13
+	s := r.s
+	x := r.normal(mlx.BFloat16, 0, 1, 1, rows, in)
+	sums := s.Abs(r.normal(mlx.Float32, float64(in)/2, 1, rows, 2))
+	a := Around{Norm: r.normal(mlx.Float32, 1, 0.3, in), Eps: 1e-6, Sums: true}
+	residual := r.normal(mlx.BFloat16, 0, 1, 1, rows, out)
+	at := func(from, to int) call {
+		b := a
+		b.Residual = s.SliceAxis(residual, 1, from, to)
+		return product(Stream{s.SliceAxis(x, 1, from, to), s.SliceAxis(sums, 0, from, to)}, b)
+	}
+	run := runner(t, s, spec, at(0, rows))
+	whole := run(at(0, rows))
+	outputs := len(spec.Outputs)
+	for _, counter := range whole[outputs:] {
+		require.Equal(t, make([]byte, len(counter)), counter, "counters")
+	}
+	for i := range rows {
+		one := run(at(i, i+1))
+		for _, k := range []int{0, outputs - 1} {
+			size := len(whole[k]) / rows
+			require.Equal(t, whole[k][i*size:(i+1)*size], one[k], "row %d, output %d", i, k)
 		}
-		run := runner(t, s, chainSpec(), at(0, rows))
-		whole := run(at(0, rows))
-		require.Equal(t, make([]byte, 4*3), whole[3], "counters")
-		for i := range rows {
-			one := run(at(i, i+1))
-			for _, k := range []int{0, 2} {
-				size := len(whole[k]) / rows
-				require.Equal(t, whole[k][i*size:(i+1)*size], one[k], "row %d, output %d", i, k)
-			}
-			for part, size := 0, 4*m.out; part < m.in/m.t.kc; part++ { // not rounded yet
+		if outputs == 3 {
+			size := 4 * out // parts, not rounded yet
+			for part := range len(one[1]) / size {
 				require.Equal(t, whole[1][(part*rows+i)*size:][:size], one[1][part*size:][:size], "row %d, part %d", i, part)
 			}
 		}
-	})
+	}
 }
 
 func TestTile(t *testing.T) {

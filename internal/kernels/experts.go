@@ -109,7 +109,8 @@ func (set *Set) Mixture(s *mlx.Scope, x Stream, scores mlx.Array, d MixShape, m 
 		}
 		out := c().run(s, k)
 		if k.Backend() == "fallback" && !set.composed {
-			set.mix, set.chain, ok = nil, nil, false // what is linked for a chain may hold a mixture
+			set.unchain() // what is linked for a chain may hold a mixture
+			set.mix, ok = nil, false
 			return nil
 		}
 		return out

@@ -147,6 +147,10 @@ func samples(s *mlx.Scope) []sample {
 	stream := Stream{X: wave(bf, 1, rows, 1024), Sums: s.Full(500, f32, rows, 1)}
 	chain := link.call(s.Zeros(f32, 1), stream, wide, Around{Norm: wave(f32, 1024), Eps: 1e-6, Residual: wave(bf, 1, rows, 128), Sums: true})
 	gates := link.call(s.Zeros(f32, 1), stream, wide, Around{Norm: wave(f32, 1024), Eps: 1e-6, SwiGLU: true})
+	narrow, broad := Chained{dense: denseTiling{nt: 4, d: 7}, in: 1024, out: 128}, Chained{dense: denseWide, in: 1024, out: 128}
+	dense := s.AsType(s.Mul(wave(f32, 128, 1024), s.Scalar(0.05, f32)), bf)
+	denseChain := narrow.denseCall(s.Zeros(f32, 1), stream, dense, Around{Norm: wave(f32, 1024), Eps: 1e-6, Residual: wave(bf, 1, rows, 128), Sums: true})
+	denseGates := broad.denseCall(s.Zeros(f32, 1), stream, dense, Around{Norm: wave(f32, 1024), Eps: 1e-6, SwiGLU: true})
 
 	mix := MixShape{Experts: 6, TopK: 2, Hidden: 256, Width: 128, Norm: true, Shared: true, Half: 64, Router: 16}
 	maps := MixMaps{
@@ -176,6 +180,8 @@ func samples(s *mlx.Scope) []sample {
 			return h.joinSpec().Fallback(s, join.in, join.launch)[0]
 		}},
 		{spec: squaresSpec(), call: squaresCall(stream.X), tolerance: 1e-2},
+		{spec: denseSpec(false), call: denseChain, tolerance: 0.1},
+		{spec: denseSpec(true), call: denseGates, tolerance: 0.1},
 		{spec: h.intoSpec(), call: into, tolerance: 0.03, written: written},
 		{spec: scoresSpec(), call: mix.scoresCall(s.Zeros(f32, 1), Stream{X: row, Sums: s.Full(120, f32, rows, 1)}, maps, Around{Norm: wave(f32, 256), Eps: 1e-6}), tolerance: 0.03},
 		{spec: chooseSpec(), call: mix.chooseCall(wave(f32, rows, 7)), tolerance: 1e-4},

@@ -15,7 +15,8 @@ type Set struct {
 	log   *slog.Logger
 
 	q4, addNorm, swiglu *mlx.Kernel
-	chain, squares      *mlx.Kernel
+	chain, dense, wide  *mlx.Kernel
+	squares             *mlx.Kernel
 	mix                 *mixture
 	composed            bool
 	none                mlx.Array // float32 [1], for inputs that a launch does not use
@@ -39,6 +40,7 @@ func New(ctx context.Context, owner *mlx.Scope, log *slog.Logger) *Set {
 	set := &Set{owner: owner, log: log, composed: composed}
 	set.q4, set.addNorm, set.swiglu = set.kernel(q4Spec()), set.kernel(addNormSpec()), set.kernel(swigluSpec())
 	set.chain, set.squares = set.kernel(chainSpec()), set.kernel(squaresSpec())
+	set.dense, set.wide = set.kernel(denseSpec(false)), set.kernel(denseSpec(true))
 	set.mix = set.mixture()
 	set.none = owner.Zeros(mlx.Float32, 1)
 	return set

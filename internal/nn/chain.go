@@ -5,18 +5,23 @@ import (
 	"github.com/godflash/godflash/mlx"
 )
 
-// Layers in 4 bits can run as a chain, see [kernels.Stream]. Their maps are linked
+// Layers can run as a chain, see [kernels.Stream]. Their maps are linked
 // when they are loaded; a layer is part of a chain only if all of its maps are.
 
 // Link prepares the map for a chain, in s, and says whether it suits.
 func (l *Linear) Link(s *mlx.Scope) bool {
-	l.chain = l.kernels.Chain(s, l.quant)
+	l.chain = l.kernels.Chain(s, l.stored())
 	return l.chain.Valid()
 }
 
+// Alone has blocks of rows go through a chain's product outside of chains too, where
+// it suits, so that a row has the same bits in any block; maps in 4 bits have that
+// by themselves.
+func (l *Linear) Alone(s *mlx.Scope) { l.alone = l.weight.Valid() && l.Link(s) }
+
 // Chain is Forward in a chain; ok is false where the kernel failed.
 func (l *Linear) Chain(s *mlx.Scope, x kernels.Stream, a kernels.Around) (y kernels.Stream, ok bool) {
-	return l.kernels.Product(s, x, l.quant, &l.chain, a)
+	return l.kernels.Product(s, x, l.stored(), &l.chain, a)
 }
 
 // Link is Linear.Link for the maps together.

@@ -24,6 +24,7 @@ type Linear struct {
 
 	kernels *kernels.Set // nil where MLX's operations serve
 	chain   kernels.Chained
+	alone   bool // Forward of a block goes through chain
 }
 
 // With is the map by the kernels of a set.
@@ -41,6 +42,15 @@ func NewLinear(s *mlx.Scope, weight, bias mlx.Array) Linear {
 	return Linear{weight: weight, bias: bias}
 }
 
+// NewKernelLinear takes a weight [out, in] that stays as it is, for the kernels of a
+// set, which is nil where there are none.
+func NewKernelLinear(s *mlx.Scope, weight mlx.Array, set *kernels.Set) Linear {
+	if set == nil {
+		return NewLinear(s, weight, mlx.Array{})
+	}
+	return Linear{weight: weight, kernels: set}
+}
+
 // NewQuantizedLinear takes a quantised weight that stands for [out, in].
 func NewQuantizedLinear(q mlx.Quantized) Linear { return Linear{quant: q} }
 
@@ -50,6 +60,11 @@ func (l Linear) Forward(s *mlx.Scope, x mlx.Array) mlx.Array {
 	switch {
 	case l.quant.W.Valid():
 		y = l.kernels.QuantizedMatMul(s, x, l.quant)
+	case l.alone && x.NDim() == 3 && x.Dim(0) == 1 && l.kernels.Chains(s, x):
+		if y, ok := l.Chain(s, kernels.Stream{X: x}, kernels.Around{}); ok {
+			return y.X
+		}
+		y = s.MatMul(x, s.Transpose(l.weight))
 	case l.inOut:
 		y = s.MatMul(x, l.weight)
 	default:
@@ -167,7 +182,7 @@ type SwiGLU struct {
 func NewSwiGLU(s *mlx.Scope, gate, up, down Linear, width int) SwiGLU {
 	f := SwiGLU{GateUp: Pack(s, Part{gate, width}, Part{up, width}), Down: down, Kernels: gate.kernels}
 	if f.GateUp.Whole() {
-		if f.half = gate.kernels.Interleave(gate.quant, width); f.half > 0 {
+		if f.half = gate.kernels.Interleave(gate.stored(), width); f.half > 0 {
 			f.GateUp.interleave(s, f.half)
 		}
 	}

@@ -43,10 +43,7 @@ func Pack(s *mlx.Scope, parts ...Part) Packed {
 	for _, part := range parts {
 		outs += part.Out
 	}
-	more := 0 // outputs that are always 0
-	if first.quant.W.Valid() {
-		more = first.kernels.Pad(first.quant, outs) - outs
-	}
+	more := first.kernels.Pad(first.stored(), outs) - outs // outputs that are always 0
 	join := func(a []mlx.Array) mlx.Array {
 		if !a[0].Valid() {
 			return mlx.Array{}
@@ -99,7 +96,7 @@ func (p Packed) Range(s *mlx.Scope, i, j int) Packed {
 // interleave puts the outputs of two maps of one size by turns, half of each.
 func (p *Packed) interleave(s *mlx.Scope, half int) {
 	q := &p.whole.quant
-	for _, a := range []*mlx.Array{&q.W, &q.Scales, &q.Biases} {
+	for _, a := range []*mlx.Array{&p.whole.weight, &q.W, &q.Scales, &q.Biases} {
 		if a.Valid() {
 			rows, width := a.Dim(0), a.Dim(1)
 			turns := s.SwapAxes(s.Reshape(*a, 2, rows/2/half, half, width), 0, 1)

@@ -192,7 +192,7 @@ func (r *Reader) linear(name string) nn.Linear {
 	if o := r.Quantize; o.Bits > 0 && w.Valid() && w.Dim(-1)%o.GroupSize == 0 {
 		return nn.NewQuantizedLinear(r.s.Quantize(w, o))
 	}
-	return nn.NewLinear(r.s, w, mlx.Array{})
+	return nn.NewKernelLinear(r.s, w, r.Kernels)
 }
 
 // Norm is the norm whose weight is NAME.weight, plus offset.

@@ -146,9 +146,23 @@ static void gf_mma8(float* c, u32 a0, u32 a1, u32 b) {
   const u32 a[2] = {a0, a1};
   mma(c, a, &b, 1);
 }
-static void gf_copy16(void* to, const void* from, bool there) { there ? memcpy(to, from, 16) : memset(to, 0, 16); }
-static void gf_copies_end() {}
-template <int N> static void gf_copies_wait() {}
+
+// Copies in the background happen as late as they may: when their thread waits.
+static struct { void* to; const void* from; int group; } copies[MOST][256];
+static int asked[MOST], done[MOST], groups[MOST];
+static void gf_copy16(void* to, const void* from, bool there) {
+  const int me = current;
+  if (asked[me] - done[me] == 256) { fprintf(stderr, "too many copies on their way\n"); exit(2); }
+  copies[me][asked[me]++ % 256] = {to, there ? from : 0, groups[me]};
+}
+static void gf_copy(void* to, const void* from) { gf_copy16(to, from, true); }
+static void gf_copies_end() { groups[current]++; }
+template <int N> static void gf_copies_wait() {
+  for (int me = current; done[me] < asked[me] && copies[me][done[me] % 256].group < groups[me] - N; done[me]++) {
+    const auto& c = copies[me][done[me] % 256];
+    c.from ? memcpy(c.to, c.from, 16) : memset(c.to, 0, 16);
+  }
+}
 #define GF_DYNAMIC(name, size) static __align__(16) float name[size]
 template <class T> static T __ldcg(const T* p) { return *p; }
 static void __threadfence() {}
@@ -180,6 +194,7 @@ static void** arguments;
 static void entry(int i) {
   for (;;) {
     resume(i);
+    asked[i] = done[i] = groups[i] = 0;
     body(which, arguments);
     ended[i] = 1;
     warp[i / 32].leave();
