@@ -110,7 +110,7 @@ var planted = []fault{
 	},
 	{
 		"a chain's last block leaves its counter", "internal/kernels/chaintext.go",
-		"  if (last) *count = 0;\n", "",
+		"    if (last) *c = 0;\n", "",
 		"./internal/kernels", "TestChainRowByRow",
 	},
 	{
@@ -184,8 +184,18 @@ var planted = []fault{
 		"./internal/kernels", "TestKernels",
 	},
 	{
-		"the 4-bit kernel is a step off", "internal/kernels/q4text.go",
-		"GF_LO(b[j][0][u / 2])) - 128 * s0", "GF_LO(b[j][0][u / 2])) - 127 * s0",
+		"the 4-bit kernel is a step off", "internal/kernels/chaintext.go",
+		"GF_PAIR(-128 * GF_LO(xs", "GF_PAIR(-127 * GF_LO(xs",
+		"./internal/kernels", "TestKernels",
+	},
+	{
+		"columns that two warps read are added twice", "internal/kernels/chaintext.go",
+		"&& from + u < begin", "&& from + u < 0",
+		"./internal/kernels", "TestKernels",
+	},
+	{
+		"a product writes behind its outputs", "internal/kernels/chaintext.go",
+		"const bool in = i + lane / 16 < count && (N % 16 == 0 || tile * 16 + lane % 16 < N);", "const bool in = i + lane / 16 < count;",
 		"./internal/kernels", "TestKernels",
 	},
 	{

@@ -27,35 +27,65 @@ func (c *Chained) Valid() bool { return c.out > 0 }
 // Each visits the array that the map may have besides its weight.
 func (c *Chained) Each(f func(*mlx.Array)) { f(&c.counter) }
 
-// tiling is how a product is divided: chainText's NT, KC and U.
-type tiling struct{ nt, kc, u int }
-
-// rows is the number of outputs that a block makes.
-func (t tiling) rows() int { return 32 * t.nt }
+// tiling is how a product is divided: chainText's GW, W and SPLITS, and the number
+// of blocks of a part.
+type tiling struct{ groups, warps, splits, blocks int }
 
 const (
 	// chainRows divides the outputs of every map of a chain.
 	chainRows = 64
-	// wantedBlocks fill a large GPU: columns are divided until there are so many.
-	wantedBlocks = 512
-	// wideOutputs is the number of outputs from which a block takes twice the rows.
-	wideOutputs = 12288
+	// chainColumns divides the inputs of those in 4 bits: four groups, which lie aligned.
+	chainColumns = 256
+	// multiprocessors are those of a large GPU, each of which has one block.
+	multiprocessors = 132
+	// stages are those of a warp's ring, see chainText.
+	stages = 3
+	// productMemory is what a block may have of shared memory.
+	productMemory = 192 << 10
 )
 
-// tile chooses; ok is false where the sizes do not divide.
-func tile(in, out int) (t tiling, ok bool) {
-	t = tiling{nt: 2, u: 4}
-	if out >= wideOutputs && out%128 == 0 {
-		t = tiling{nt: 4, u: 2}
+// wide says that a warp takes more than four groups, which wants more registers
+// than 16 warps can have.
+func (t tiling) wide() bool { return t.groups > 4 }
+
+// memory is what a block has of shared memory.
+func (t tiling) memory() int {
+	line := 32 * (t.groups + 1)
+	if t.groups > 8 {
+		line += 64
 	}
-	if out%t.rows() != 0 || in%512 != 0 {
-		return t, false
+	return t.warps * 16 * (stages*line + 2*36*4)
+}
+
+// tile chooses the tiling that takes least by a model of what an H200 was measured
+// to take with 16 rows, in nanoseconds: for a tile of 16 outputs and for each group
+// in it, to prepare a group of x, and to add the parts. ok is false where the sizes
+// do not divide.
+func tile(in, out int) (best tiling, ok bool) {
+	const perTile, perGroup, prepare, split, add = 500, 16, 60, 2500, 30
+	if in%128 != 0 || out == 0 {
+		return best, false
 	}
-	t.kc = 512
-	if in%1024 == 0 && out/t.rows()*(in/1024) >= wantedBlocks {
-		t.kc = 1024
+	groups, tiles, least := in/64, (out+15)/16, 0
+	for _, most := range []struct{ groups, warps int }{{10, 8}, {8, 8}, {4, 16}, {2, 1}} {
+		for splits := 1; splits <= 16; splits++ {
+			// Of several parts 16 warps with few registers were faster than 8 with many.
+			wide, whole := most.groups > 4, groups == most.groups*most.warps
+			warps := ((groups+splits-1)/splits + most.groups - 1) / most.groups
+			if groups < most.groups || warps > most.warps || wide && !(whole && splits == 1) {
+				continue
+			}
+			each := (tiles + multiprocessors/splits - 1) / (multiprocessors / splits)
+			cost := each*(perTile+perGroup*warps*most.groups) + prepare*warps*most.groups
+			if splits > 1 {
+				cost += split + add*each*splits
+			}
+			if least == 0 || cost < least {
+				best, least = tiling{most.groups, warps, splits, (tiles + each - 1) / each}, cost
+			}
+		}
 	}
-	return t, true
+	return best, true
 }
 
 // Chain prepares a map for a chain; not valid where the weight or the device does
@@ -70,15 +100,15 @@ func (set *Set) Chain(s *mlx.Scope, w Weight) Chained {
 			return Chained{}
 		}
 		return Chained{dense: t, in: in, out: out}
-	case set == nil || set.chain == nil || !q.W.Valid() || !q.Biases.Valid():
+	case set == nil || !set.chained || !q.W.Valid() || !q.Biases.Valid():
 		return Chained{}
 	}
 	in, out := q.W.Dim(1)*8, q.W.Dim(0)
 	t, ok := tile(in, out)
-	if !ok || !fitsQ4(in, q) || !set.tensorType(q.Scales.Dtype()) {
+	if !ok || in%chainColumns != 0 || out%chainRows != 0 || !fitsQ4(in, q) || !set.tensorType(q.Scales.Dtype()) {
 		return Chained{}
 	}
-	return Chained{counter: s.Zeros(mlx.Int32, out/t.rows()), t: t, in: in, out: out}
+	return Chained{counter: s.Zeros(mlx.Int32, t.blocks), t: t, in: in, out: out}
 }
 
 // Around is what a chain's product does besides multiplying.
@@ -137,7 +167,7 @@ func (set *Set) Product(s *mlx.Scope, x Stream, w Weight, c *Chained, a Around) 
 		k = set.denseProduct(c.dense)
 		out = c.denseCall(set.none, x, w.Dense, a).run(s, k)
 	} else {
-		k = set.chain
+		k = set.product(c.t)
 		out = c.call(set.none, x, w.Quant, a).run(s, k)
 	}
 	if k.Backend() == "fallback" && !set.composed {
@@ -155,11 +185,11 @@ func (set *Set) Product(s *mlx.Scope, x Stream, w Weight, c *Chained, a Around) 
 }
 
 // unchain is for a kernel that failed: nothing is a chain from now on.
-func (set *Set) unchain() { set.chain, set.dense, set.wide = nil, nil, nil }
+func (set *Set) unchain() { set.chained, set.dense, set.wide = false, nil, nil }
 
 // Chains reports whether blocks like x [1, T, hidden] can go through a chain.
 func (set *Set) Chains(s *mlx.Scope, x mlx.Array) bool {
-	return set != nil && (set.chain != nil || set.dense != nil) && s.Err() == nil && x.Dim(1) <= BlockRows && set.tensorType(x.Dtype())
+	return set != nil && (set.chained || set.dense != nil) && s.Err() == nil && x.Dim(1) <= BlockRows && set.tensorType(x.Dtype())
 }
 
 // Begin makes a stream of x.
@@ -171,45 +201,67 @@ func (set *Set) Begin(s *mlx.Scope, x mlx.Array) Stream {
 	return Stream{x, out[0]}
 }
 
-func chainSpec() mlx.KernelSpec {
+// chainSpec is the product for tilings that are wide, or not.
+func chainSpec(wide bool) mlx.KernelSpec {
+	name, bounds := "godflash_q4", q4Header
+	if wide {
+		name, bounds = "godflash_q4_wide", q4WideHeader
+	}
 	return mlx.KernelSpec{
-		Name:    "godflash_chain",
+		Name:    name,
 		Inputs:  []string{"x", "w", "scales", "biases", "counter", "norm", "sums", "residual"},
 		Outputs: []string{"y", "parts", "squares"},
+		// Metal's own product of few rows reads each weight once; CUDA's does not.
 		CUDA: mlx.KernelSource{
-			Header: compact(cudaHeader) + compact(q4Macros) + compact(mmaHeader) + compact(mma8Header) + compact(attentionMacros) + compact(chainMacros) + compact(chainHeader),
+			Header: compact(cudaHeader) + compact(q4Macros) + compact(mmaHeader) + compact(copyHeader) + compact(attentionMacros) + compact(chainMacros) + compact(bounds),
 			Source: cudaIndex + compact(chainText),
 		},
-		Fallback: composeChain,
+		SharedMemory: productMemory,
+		Fallback:     composeChain,
 	}
+}
+
+// product is the kernel for a tiling.
+func (set *Set) product(t tiling) *mlx.Kernel {
+	if t.wide() {
+		return set.q4Wide
+	}
+	return set.q4
 }
 
 // composeChain is the product in operations.
 func composeChain(s *mlx.Scope, in []mlx.Array, l mlx.Launch) []mlx.Array {
-	x := in[0]
+	x, dt := in[0], in[0].Dtype()
 	f := func(a mlx.Array) mlx.Array { return s.AsType(a, mlx.Float32) }
 	if templateBool(l, "NORM") {
-		x = normBySums(s, x, in[5], in[6], templateFloat(l, "EPS"))
+		x = s.AsType(s.Mul(f(x), in[5]), dt)
 	}
 	w := s.Dequantize(mlx.Quantized{W: in[1], Scales: f(in[2]), Biases: f(in[3]), Options: q4Options}, mlx.Float32)
-	t, out, kc := x.Dim(1), w.Dim(0), templateInt(l, "KC")
+	t, out, columns := x.Dim(1), w.Dim(0), templateInt(l, "W")*templateInt(l, "GW")*64
 	var products []mlx.Array
-	for k := 0; k < x.Dim(2); k += kc {
-		products = append(products, s.MatMul(f(s.SliceAxis(x, 2, k, k+kc)), s.Transpose(s.SliceAxis(w, 1, k, k+kc))))
+	for k := 0; k < x.Dim(2); k += columns {
+		end := min(k+columns, x.Dim(2))
+		products = append(products, s.MatMul(f(s.SliceAxis(x, 2, k, end)), s.Transpose(s.SliceAxis(w, 1, k, end))))
 	}
 	parts := s.Reshape(s.Concat(0, products...), -1, t, out)
 	y := s.Sum(s.Reshape(parts, -1, 1, t, out), false, 0)
-	y, squares := composeAround(s, y, in[7], l, 32*templateInt(l, "NT"))
+	if len(products) == 1 {
+		parts = s.Zeros(mlx.Float32, 1)
+	}
+	if templateBool(l, "NORM") {
+		y = s.Mul(y, inverseRoot(s, x, in[6], templateFloat(l, "EPS")))
+	}
+	y, squares := composeAround(s, y, in[7], l, 16, 16)
 	return []mlx.Array{y, parts, squares}
 }
 
 // composeAround is what a chain's kernel does with a product y [1, T, out] in float32,
-// rows outputs in a block.
-func composeAround(s *mlx.Scope, y, residual mlx.Array, l mlx.Launch, rows int) (around, squares mlx.Array) {
+// the sum of squares of rows outputs each; half of gates and of values lie together.
+func composeAround(s *mlx.Scope, y, residual mlx.Array, l mlx.Launch, rows, half int) (around, squares mlx.Array) {
 	f := func(a mlx.Array) mlx.Array { return s.AsType(a, mlx.Float32) }
 	dt, t, out := l.Outputs[0].Dtype, y.Dim(1), y.Dim(2)
 	if templateBool(l, "SILU") {
-		tiles := s.Reshape(s.AsType(y, dt), t, -1, 2, rows/2)
+		tiles := s.Reshape(s.AsType(y, dt), t, -1, 2, half)
 		g, u := f(s.SliceAxis(tiles, 2, 0, 1)), f(s.SliceAxis(tiles, 2, 1, 2))
 		y = s.Reshape(s.Mul(s.Mul(g, s.Sigmoid(g)), u), 1, t, out/2)
 	}
@@ -226,26 +278,37 @@ func composeAround(s *mlx.Scope, y, residual mlx.Array, l mlx.Launch, rows int) 
 
 // normBySums is the norm of x [1, T, width], of whose squares the sums are known.
 func normBySums(s *mlx.Scope, x, norm, sums mlx.Array, eps float32) mlx.Array {
+	return s.AsType(s.Mul(s.Mul(s.AsType(x, mlx.Float32), inverseRoot(s, x, sums, eps)), norm), x.Dtype())
+}
+
+// inverseRoot is 1 over the root of each row's mean square, [T, 1].
+func inverseRoot(s *mlx.Scope, x, sums mlx.Array, eps float32) mlx.Array {
 	mean := s.Mul(s.Sum(sums, true, 1), s.Scalar(1/float64(x.Dim(2)), mlx.Float32))
-	rms := s.Rsqrt(s.Add(mean, s.Scalar(float64(eps), mlx.Float32)))
-	return s.AsType(s.Mul(s.Mul(s.AsType(x, mlx.Float32), rms), norm), x.Dtype())
+	return s.Rsqrt(s.Add(mean, s.Scalar(float64(eps), mlx.Float32)))
 }
 
 func (c *Chained) call(none mlx.Array, x Stream, q mlx.Quantized, a Around) call {
-	splits := c.in / c.t.kc
 	norm, sums, residual := a.inputs(none, x)
-	y, squares := a.outputs(x.X, c.out, c.t.rows())
+	y, squares := a.outputs(x.X, c.out, 16)
+	blocks, parts := c.t.blocks, []int{1}
+	if a.SwiGLU {
+		blocks = min(blocks, c.out/32)
+	}
+	if c.t.splits > 1 {
+		parts = []int{c.t.splits, x.X.Dim(1), c.out}
+	}
 	return call{
 		in: []mlx.Array{x.X, q.W, q.Scales, q.Biases, c.counter, norm, sums, residual},
 		launch: mlx.Launch{
-			Outputs: []mlx.Output{y, {Dtype: mlx.Float32, Shape: []int{splits, x.X.Dim(1), c.out}}, squares},
-			Grid:    [3]int{c.out / c.t.rows() * 128, splits}, Group: [3]int{128},
+			Outputs: []mlx.Output{y, {Dtype: mlx.Float32, Shape: parts}, squares},
+			Grid:    [3]int{blocks * c.t.warps * 32, c.t.splits}, Group: [3]int{c.t.warps * 32},
 			Template: append([]mlx.TemplateArg{
 				{Name: "K", Value: c.in},
 				{Name: "N", Value: c.out},
-				{Name: "NT", Value: c.t.nt},
-				{Name: "KC", Value: c.t.kc},
-				{Name: "U", Value: c.t.u},
+				{Name: "GW", Value: c.t.groups},
+				{Name: "W", Value: c.t.warps},
+				{Name: "SPLITS", Value: c.t.splits},
+				{Name: "STAGES", Value: stages},
 			}, a.template()...),
 		},
 		writes: []int{4},
@@ -277,7 +340,7 @@ func squaresCall(x mlx.Array) call {
 // of 0, where the chain needs that.
 func (set *Set) Pad(w Weight, out int) int {
 	switch {
-	case w.Dense.Valid() && set.fitsDense(w.Dense), w.Quant.W.Valid() && set != nil && set.chain != nil && fitsQ4(w.Quant.W.Dim(1)*8, w.Quant):
+	case w.Dense.Valid() && set.fitsDense(w.Dense), w.Quant.W.Valid() && set != nil && set.chained && w.Quant.W.Dim(1)*8%chainColumns == 0 && fitsQ4(w.Quant.W.Dim(1)*8, w.Quant):
 		return (out + chainRows - 1) / chainRows * chainRows
 	}
 	return out
@@ -294,10 +357,8 @@ func (set *Set) Interleave(w Weight, width int) int {
 		var t denseTiling
 		t, ok = tileDense(w.Dense.Dim(1), 2*width)
 		half = t.rows() / 2
-	case set != nil && set.chain != nil && q.W.Valid() && fitsQ4(q.W.Dim(1)*8, q):
-		var t tiling
-		t, ok = tile(q.W.Dim(1)*8, 2*width)
-		half = t.rows() / 2
+	case set != nil && set.chained && q.W.Valid() && fitsQ4(q.W.Dim(1)*8, q):
+		half, ok = 16, q.W.Dim(1)*8%chainColumns == 0
 	}
 	if ok && width%half == 0 {
 		return half

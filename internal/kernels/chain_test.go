@@ -16,24 +16,26 @@ type link struct {
 }
 
 func newLink(r source, in, out int, t tiling) link {
-	return link{Chained{counter: r.s.Zeros(mlx.Int32, out/t.rows()), t: t, in: in, out: out}, r.s.Quantize(r.normal(mlx.BFloat16, 0, 0.05, out, in), q4Options)}
+	return link{Chained{counter: r.s.Zeros(mlx.Int32, t.blocks), t: t, in: in, out: out}, r.s.Quantize(r.normal(mlx.BFloat16, 0, 0.05, out, in), q4Options)}
 }
 
 func (l *link) call(none mlx.Array, x Stream, a Around) call { return l.Chained.call(none, x, l.q, a) }
 
-// chainTrials are all that a product of a chain does, in both tilings, of one part
-// of the columns and of several.
+// chainTrials are all that a product of a chain does, with one part of the columns
+// and with several, which divide into the warps' groups or do not, with as many
+// groups for a warp as there can be.
 func chainTrials(s *mlx.Scope) []trial {
 	var out []trial
 	r := newSource(s, 21)
 	none := s.Zeros(mlx.Float32, 1)
 	for _, m := range []link{
-		newLink(r, 1024, 192, tiling{nt: 2, kc: 512, u: 4}),
-		newLink(r, 2048, 256, tiling{nt: 4, kc: 1024, u: 2}),
-		newLink(r, 512, 64, tiling{nt: 2, kc: 512, u: 4}),
+		newLink(r, 1024, 192, tiling{4, 4, 1, 5}),
+		newLink(r, 896, 128, tiling{4, 2, 2, 3}),
+		newLink(r, 1280, 64, tiling{10, 2, 1, 2}),
+		newLink(r, 512, 32, tiling{8, 1, 1, 1}),
 	} {
 		name := fmt.Sprintf("chain, %d to %d", m.in, m.out)
-		out = append(out, aroundTrials(r, name, chainSpec(), m.in, m.out, 3, func(x Stream, a Around) call { return m.call(none, x, a) })...)
+		out = append(out, aroundTrials(r, name, chainSpec(m.t.wide()), m.in, m.out, 3, func(x Stream, a Around) call { return m.call(none, x, a) })...)
 		x := r.normal(mlx.BFloat16, 0, 1, 1, 7, m.in)
 		out = append(out, trial{fmt.Sprintf("squares of %d", m.in), squaresSpec(), squaresCall(x), 1e-4})
 	}
@@ -67,8 +69,8 @@ func aroundTrials(r source, name string, spec mlx.KernelSpec, in, out, n int, pr
 func TestChainRowByRow(t *testing.T) {
 	do(t, func(s *mlx.Scope) {
 		r, none := newSource(s, 22), s.Zeros(mlx.Float32, 1)
-		q := newLink(r, 1024, 192, tiling{nt: 2, kc: 512, u: 4})
-		rowByRow(t, r, chainSpec(), q.in, q.out, func(x Stream, a Around) call { return q.call(none, x, a) })
+		q := newLink(r, 1024, 192, tiling{4, 2, 2, 3})
+		rowByRow(t, r, chainSpec(false), q.in, q.out, func(x Stream, a Around) call { return q.call(none, x, a) })
 		d := newDenseLink(r, 1536, 96, denseTiling{nt: 6, d: 5})
 		rowByRow(t, r, denseSpec(false), d.in, d.out, func(x Stream, a Around) call { return d.call(none, x, a) })
 	})
@@ -115,21 +117,28 @@ func TestTile(t *testing.T) {
 		want    tiling
 		ok      bool
 	}{
-		{4096, 6144, tiling{nt: 2, kc: 512, u: 4}, true},
-		{4096, 24576, tiling{nt: 4, kc: 1024, u: 2}, true},
-		{4096, 151936, tiling{nt: 4, kc: 1024, u: 2}, true},
-		{12288, 4096, tiling{nt: 2, kc: 1024, u: 4}, true},
-		{5120, 16512, tiling{nt: 4, kc: 1024, u: 2}, true},
-		{4096, 6100, tiling{}, false},
+		{4096, 6144, tiling{8, 8, 1, 128}, true},
+		{4096, 24576, tiling{8, 8, 1, 128}, true},
+		{4096, 4096, tiling{8, 8, 1, 128}, true},
+		{4096, 151936, tiling{8, 8, 1, 132}, true},
+		{12288, 4096, tiling{4, 16, 3, 43}, true},
+		{5120, 34816, tiling{10, 8, 1, 128}, true},
+		{5120, 16512, tiling{10, 8, 1, 129}, true},
+		{17408, 5120, tiling{4, 14, 5, 25}, true},
+		{6144, 5120, tiling{4, 12, 2, 64}, true},
+		{2048, 512, tiling{4, 8, 1, 32}, true},
+		{896, 40, tiling{4, 4, 1, 3}, true},
+		{128, 8, tiling{2, 1, 1, 1}, true},
+		{64, 64, tiling{}, false},
 		{4000, 6144, tiling{}, false},
-		{768, 64, tiling{}, false},
 	} {
 		got, ok := tile(x.in, x.out)
 		require.Equal(t, x.ok, ok, "%d to %d", x.in, x.out)
+		require.Equal(t, x.want, got, "%d to %d", x.in, x.out)
 		if ok {
-			require.Equal(t, x.want, got, "%d to %d", x.in, x.out)
-			require.Zero(t, x.out%got.rows())
-			require.Zero(t, x.in%got.kc)
+			require.GreaterOrEqual(t, got.groups*got.warps*got.splits*64, x.in)
+			require.LessOrEqual(t, got.memory(), productMemory)
+			require.LessOrEqual(t, got.blocks*got.splits, multiprocessors)
 		}
 	}
 }

@@ -1,194 +1,315 @@
 package kernels
 
-// mma8Header is D[16,8] += A·B with eight columns of A.
-const mma8Header = `
-__device__ __forceinline__ void gf_mma8(float* c, unsigned a0, unsigned a1, unsigned b0) {
-asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3},{%4,%5},{%6},{%0,%1,%2,%3};" : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a0), "r"(a1), "r"(b0));
-}
-`
-
-// chainHeader asks for four blocks on a multiprocessor, see q4Header.
-const chainHeader = `
+// q4Header lets the compiler use all registers that a block of so many threads
+// can have. MLX writes the kernel's head, so launch bounds can only come in through
+// the word before it.
+const (
+	q4Header = `
 #undef __global__
-#define __global__ __attribute__((global)) __launch_bounds__(128, 4)
+#define __global__ __attribute__((global)) __launch_bounds__(512, 1)
 `
+	q4WideHeader = `
+#undef __global__
+#define __global__ __attribute__((global)) __launch_bounds__(256, 1)
+`
+)
 
 // chainText is a product of up to 16 rows with weights in 4 bits, affine in groups
 // of 64, and what stands around it in a layer:
 //
-//	NORM  x is normalised on its way in: x·rsqrt(Σ sums / K + ε)·norm
-//	SILU  tiles of W hold gate rows, then up rows; silu(gate)·up comes out
+//	NORM  x is normalised on its way in: x·norm before the product, rsqrt(Σ sums / K + ε) after it
+//	SILU  16 rows of W for gates, then 16 for values, by turns; silu(gate)·value comes out
 //	RES   residual is added to the result
-//	SQ    squares gets the sums of the result's squares, a tile's each
+//	SQ    squares gets the sums of the result's squares, 16 outputs' each
 //
-// A block of 4 warps takes ROWS = 32·NT rows of W and KC of the K columns; a warp
-// NT tiles of 8 rows. Blocks leave their parts in parts, and the last of a tile,
-// which counter tells, adds them in the order of the columns: no row of y depends
-// on the number of rows, or on which block is last. counter is 0 before and after.
+// A multiprocessor has one block, of W warps. It takes part blockIdx.y of SPLITS of
+// the columns, a warp GW groups of them, of which x stays in registers from begin to
+// end; and every block of a part takes its share of W's rows, 16 at a time. What a
+// warp needs of these 16 rows is a stage of its ring in shared memory: lines of
+// GW·32 bytes of weights, then scales, then biases, an odd number of 32 bytes long,
+// so that the lanes' reads fall into different banks. STAGES − 1 are on their way.
+// The warps' sums of 32 rows meet in shared memory, where each is added in the order
+// of the columns. With several SPLITS blocks leave their sums in parts, and the last
+// of a share, which counter tells, adds them in the same way: no row of y depends on
+// the number of rows, or on which block is last. counter is 0 before and after.
 //
-// As in q4Text a number q is exactly the bfloat16 128+q, and the order of columns
-// within a group is the same on both sides. Scales are put on the groups' sums, and
-// the term Σ (b − 128 s)·X over groups, X being a group's sum of x, is four products
-// more for eight groups, with X in two bfloat16 parts.
+// A 4-bit number q is the bfloat16 128+q after one mask and one or, exactly, and the
+// order of columns within a group is the same on both sides, which is all that a
+// product needs: lane (g, t) holds the 16 numbers of a group that begin at 16t, in
+// rows g and g+8 of x and of a tile of W. Scales are put on the groups' sums, and
+// the term Σ (b − 128 s)·X over groups, X being a group's sum of x, is one more step
+// of the tensor cores for four groups, with X in two bfloat16 parts.
 const chainText = `
-constexpr int ROWS = NT * 32, G = KC / 64, S = K / KC;
-const int warp = tid >> 5, lane = tid & 31, g = lane >> 2, t = lane & 3, part = blockIdx.y;
-const int rows = x_shape[1];
-__shared__ uint4 xs[G * 4 * 32];
-__shared__ float ss[G * ROWS];
-__shared__ float xg[G * 16];
+constexpr int G = K / 64, FOURS = GW / 4, TWO = GW % 4 / 2, EIGHTS = GW / 8, REST = GW % 8;
+constexpr int LINE = 2 * (GW + (GW > 8 ? 3 : 1)), STAGE = 16 * LINE, THREADS = W * 32, TILES = (N + 15) / 16, UNIT = SILU ? 2 : 1, PAD = 36;
+GF_DYNAMIC(memory, W * 16 * (STAGES * LINE * 4 + 2 * PAD));
+uint4* ring = (uint4*)memory;
+float* red = memory + STAGES * W * STAGE * 4;
 __shared__ float inverse[16];
-const unsigned* wr = w + (size_t)(bid * ROWS + warp * NT * 8 + g) * (K / 8) + part * (KC / 8) + t * 2;
-uint2 cur[U][NT], nxt[U][NT];
-#pragma unroll
-for (int u = 0; u < U; u++) {
-  #pragma unroll
-  for (int j = 0; j < NT; j++) cur[u][j] = gf_stream(wr + (size_t)j * 8 * (K / 8) + u * 8);
-}
-for (int i = tid; i < ROWS * (G / 8); i += 128) {
-  const int r = i % ROWS, c = i / ROWS;
-  const uint4 v = *(const uint4*)(scales + (size_t)(bid * ROWS + r) * (K / 64) + part * G + c * 8);
-  float* d = ss + c * 8 * ROWS + r;
-  d[0] = GF_LO(v.x); d[ROWS] = GF_HI(v.x); d[2 * ROWS] = GF_LO(v.y); d[3 * ROWS] = GF_HI(v.y);
-  d[4 * ROWS] = GF_LO(v.z); d[5 * ROWS] = GF_HI(v.z); d[6 * ROWS] = GF_LO(v.w); d[7 * ROWS] = GF_HI(v.w);
-}
+const int warp = tid >> 5, lane = tid & 31, g = lane >> 2, t = lane & 3, part = blockIdx.y, rows = x_shape[1];
+const int first = bid * (TILES / UNIT) / (int)gridDim.x * UNIT, count = (bid + 1) * (TILES / UNIT) / (int)gridDim.x * UNIT - first;
+const int begin = (part * W + warp) * GW, from = min(begin, G - GW);
+
+// Norm and x are small and go first, before weights fill all queues. The last
+// stage's place is free for the norm's columns.
+float* own_norm = (float*)(ring + ((STAGES - 1) * W + warp) * STAGE);
+constexpr int ROUNDS = (16 + W - 1) / W;
+float squared[ROUNDS];
 if (NORM) {
-  const int m = tid >> 3;
-  float v = 0;
+  #pragma unroll
+  for (int e = 0; e < GW / 2; e++) gf_copy16(own_norm + (e * 32 + lane) * 4, norm + from * 64 + (e * 32 + lane) * 4, true);
+  gf_copies_end();
   const int n = sums_shape[1];
-  if (m < rows) for (int i = tid & 7; i < n; i += 8) v += sums[m * n + i];
-  v += GF_XOR(v, 1); v += GF_XOR(v, 2); v += GF_XOR(v, 4);
-  if ((tid & 7) == 0) inverse[m] = GF_RSQRT(v / K + GF_FLOAT(EPS));
-  __syncthreads();
+  #pragma unroll
+  for (int r = 0; r < ROUNDS; r++) {
+    const float* p = sums + (size_t)min(warp + r * W, rows - 1) * n;
+    float v[8];
+    #pragma unroll
+    for (int e = 0; e < 8; e++) v[e] = e * 32 + lane < n ? p[e * 32 + lane] : 0.0f;
+    squared[r] = ((v[0] + v[1]) + (v[2] + v[3])) + ((v[4] + v[5]) + (v[6] + v[7]));
+    #pragma unroll 1
+    for (int i = 256 + lane; i < n; i += 32) squared[r] += p[i];
+  }
 }
-for (int gr = warp; gr < G; gr += 4) {
-  const int from = part * KC + gr * 64 + t * 16;
-  float s0 = 0, s1 = 0;
+uint4 raw[GW][2][2];
+const __nv_bfloat16* x0 = x + (size_t)min(g, rows - 1) * K + from * 64 + t * 16;
+const __nv_bfloat16* x1 = x + (size_t)min(g + 8, rows - 1) * K + from * 64 + t * 16;
+#pragma unroll
+for (int u = 0; u < GW; u++) {
   #pragma unroll
   for (int h = 0; h < 2; h++) {
-    uint4 a = make_uint4(0, 0, 0, 0), b = a;
-    if (g < rows) a = *(const uint4*)(x + (size_t)g * K + from + h * 8);
-    if (g + 8 < rows) b = *(const uint4*)(x + (size_t)(g + 8) * K + from + h * 8);
-    if (NORM) {
-      const float* n = norm + from + h * 8;
-      const float i0 = g < rows ? inverse[g] : 0, i1 = g + 8 < rows ? inverse[g + 8] : 0;
-      a = make_uint4(GF_NORM(a.x, n, i0), GF_NORM(a.y, n + 2, i0), GF_NORM(a.z, n + 4, i0), GF_NORM(a.w, n + 6, i0));
-      b = make_uint4(GF_NORM(b.x, n, i1), GF_NORM(b.y, n + 2, i1), GF_NORM(b.z, n + 4, i1), GF_NORM(b.w, n + 6, i1));
-    }
-    s0 += GF_LO(a.x) + GF_HI(a.x) + GF_LO(a.y) + GF_HI(a.y) + GF_LO(a.z) + GF_HI(a.z) + GF_LO(a.w) + GF_HI(a.w);
-    s1 += GF_LO(b.x) + GF_HI(b.x) + GF_LO(b.y) + GF_HI(b.y) + GF_LO(b.z) + GF_HI(b.z) + GF_LO(b.w) + GF_HI(b.w);
-    xs[(gr * 4 + h * 2) * 32 + lane] = make_uint4(__byte_perm(a.x, a.z, 0x5410), __byte_perm(b.x, b.z, 0x5410), __byte_perm(a.x, a.z, 0x7632), __byte_perm(b.x, b.z, 0x7632));
-    xs[(gr * 4 + h * 2 + 1) * 32 + lane] = make_uint4(__byte_perm(a.y, a.w, 0x5410), __byte_perm(b.y, b.w, 0x5410), __byte_perm(a.y, a.w, 0x7632), __byte_perm(b.y, b.w, 0x7632));
+    raw[u][h][0] = *(const uint4*)(x0 + u * 64 + h * 8);
+    raw[u][h][1] = *(const uint4*)(x1 + u * 64 + h * 8);
+    if (G % (W * GW) != 0 && from + u < begin) { raw[u][h][0] = make_uint4(0, 0, 0, 0); raw[u][h][1] = raw[u][h][0]; }
   }
-  s0 += GF_XOR(s0, 1); s0 += GF_XOR(s0, 2);
-  s1 += GF_XOR(s1, 1); s1 += GF_XOR(s1, 2);
-  if (t == 0) { xg[gr * 16 + g] = s0; xg[gr * 16 + g + 8] = s1; }
 }
-__syncthreads();
-float acc[NT][4];
-#pragma unroll
-for (int j = 0; j < NT; j++) { acc[j][0] = 0; acc[j][1] = 0; acc[j][2] = 0; acc[j][3] = 0; }
+
+const unsigned* w4 = w + (size_t)(first * 16 + lane / 8) * (K / 8) + from * 8 + lane % 8 * 4;
+const unsigned* w2 = w + (size_t)(first * 16 + lane / 4) * (K / 8) + from * 8 + FOURS * 32 + lane % 4 * 4;
+const __nv_bfloat16* sb = (lane < 16 ? scales : biases) + (size_t)(first * 16 + lane % 16) * G + from;
+auto fetch = [&](int i) {
+  if (i < count) {
+    uint4* to = ring + (i % STAGES * W + warp) * STAGE;
+    const int left = N % 16 == 0 ? 15 : N - 1 - (first + i) * 16;
+    #pragma unroll
+    for (int a = 0; a < FOURS; a++) {
+      #pragma unroll
+      for (int e = 0; e < 4; e++) {
+        const int back = N % 16 == 0 ? 0 : max(e * 4 + lane / 8 - left, 0);
+        gf_copy16(to + lane / 8 * LINE + lane % 8 + e * 4 * LINE + a * 8, w4 + a * 32 + (e * 4 - back) * (K / 8), true);
+      }
+    }
+    if (TWO) {
+      #pragma unroll
+      for (int e = 0; e < 2; e++) {
+        const int back = N % 16 == 0 ? 0 : max(e * 8 + lane / 4 - left, 0);
+        gf_copy16(to + lane / 4 * LINE + lane % 4 + e * 8 * LINE + FOURS * 8, w2 + (e * 8 - back) * (K / 8), true);
+      }
+    }
+    unsigned* ss = (unsigned*)(to + lane % 16 * LINE + 2 * GW) + lane / 16 * (GW / 2);
+    const __nv_bfloat16* p = sb - (N % 16 == 0 ? 0 : max(lane % 16 - left, 0) * G);
+    if (GW == 8 && G % 8 == 0) {
+      gf_copy16(ss, p, true);
+    } else if (GW % 4 == 0 && G % 4 == 0) {
+      #pragma unroll
+      for (int e = 0; e < GW / 4; e++) gf_copy8(ss + 2 * e, p + 4 * e);
+    } else {
+      #pragma unroll
+      for (int e = 0; e < GW / 2; e++) gf_copy4(ss + e, p + 2 * e);
+    }
+    w4 += 16 * (K / 8);
+    w2 += 16 * (K / 8);
+    sb += 16 * G;
+  }
+  gf_copies_end();
+};
 #pragma unroll 1
-for (int g0 = 0; g0 < G; g0 += U) {
-  if (g0 + U < G) {
-    #pragma unroll
-    for (int u = 0; u < U; u++) {
-      #pragma unroll
-      for (int j = 0; j < NT; j++) nxt[u][j] = gf_stream(wr + (size_t)j * 8 * (K / 8) + (g0 + U + u) * 8);
-    }
-  }
+for (int i = 0; i < STAGES - 1; i++) fetch(i);
+
+if (NORM) {
   #pragma unroll
-  for (int u = 0; u < U; u++) {
-    float d[NT][4];
+  for (int r = 0; r < ROUNDS; r++) {
+    float v = squared[r];
     #pragma unroll
-    for (int j = 0; j < NT; j++) { d[j][0] = 0; d[j][1] = 0; d[j][2] = 0; d[j][3] = 0; }
-    #pragma unroll
-    for (int h = 0; h < 2; h++) {
-      const uint4 a = xs[((g0 + u) * 4 + h * 2) * 32 + lane], b = xs[((g0 + u) * 4 + h * 2 + 1) * 32 + lane];
-      const unsigned a4[4] = {a.x, a.y, a.z, a.w}, b4[4] = {b.x, b.y, b.z, b.w};
-      #pragma unroll
-      for (int j = 0; j < NT; j++) {
-        const unsigned f = h ? cur[u][j].y : cur[u][j].x;
-        gf_mma(d[j], a4, GF_Q4(f), GF_Q4(f >> 4));
-        gf_mma(d[j], b4, GF_Q4(f >> 8), GF_Q4(f >> 12));
-      }
-    }
-    #pragma unroll
-    for (int j = 0; j < NT; j++) {
-      const float2 s = *(const float2*)(ss + (g0 + u) * ROWS + (warp * NT + j) * 8 + 2 * t);
-      acc[j][0] += s.x * d[j][0]; acc[j][1] += s.y * d[j][1]; acc[j][2] += s.x * d[j][2]; acc[j][3] += s.y * d[j][3];
-    }
+    for (int o = 16; o > 0; o >>= 1) v += GF_XOR(v, o);
+    if (lane == 0 && warp + r * W < rows) inverse[warp + r * W] = GF_RSQRT(v / K + GF_FLOAT(EPS));
   }
-  #pragma unroll
-  for (int u = 0; u < U; u++) {
-    #pragma unroll
-    for (int j = 0; j < NT; j++) cur[u][j] = nxt[u][j];
-  }
+  gf_copies_wait<STAGES - 1>();
+  __syncwarp();
 }
-for (int g0 = 0; g0 < G; g0 += 8) {
-  const float x0 = xg[(g0 + 2 * t) * 16 + g], x1 = xg[(g0 + 2 * t + 1) * 16 + g], z0 = xg[(g0 + 2 * t) * 16 + g + 8], z1 = xg[(g0 + 2 * t + 1) * 16 + g + 8];
-  const unsigned h0 = GF_PAIR(x0, x1), h1 = GF_PAIR(z0, z1);
-  const unsigned l0 = GF_PAIR(x0 - GF_LO(h0), x1 - GF_HI(h0)), l1 = GF_PAIR(z0 - GF_LO(h1), z1 - GF_HI(h1));
-  const unsigned m0 = GF_PAIR(-128 * GF_LO(h0), -128 * GF_HI(h0)), m1 = GF_PAIR(-128 * GF_LO(h1), -128 * GF_HI(h1));
-  const unsigned k0 = GF_PAIR(-128 * GF_LO(l0), -128 * GF_HI(l0)), k1 = GF_PAIR(-128 * GF_LO(l1), -128 * GF_HI(l1));
-  #pragma unroll
-  for (int j = 0; j < NT; j++) {
-    const size_t o = (size_t)(bid * ROWS + (warp * NT + j) * 8 + g) * (K / 64) + part * G + g0 + 2 * t;
-    const unsigned bv = GF_UINT(biases + o), sv = GF_UINT(scales + o);
-    gf_mma8(acc[j], h0, h1, bv);
-    gf_mma8(acc[j], l0, l1, bv);
-    gf_mma8(acc[j], m0, m1, sv);
-    gf_mma8(acc[j], k0, k1, sv);
-  }
-}
-const int n0 = bid * ROWS + warp * NT * 8;
-float* own = parts + (size_t)part * rows * N;
+unsigned xf[GW][2][2][4];
+float xg[GW][2];
 #pragma unroll
-for (int j = 0; j < NT; j++) {
-  if (g < rows) *(float2*)(own + (size_t)g * N + n0 + j * 8 + 2 * t) = make_float2(acc[j][0], acc[j][1]);
-  if (g + 8 < rows) *(float2*)(own + (size_t)(g + 8) * N + n0 + j * 8 + 2 * t) = make_float2(acc[j][2], acc[j][3]);
-}
-__shared__ int last;
-__threadfence();
-__syncthreads();
-if (tid == 0) {
-  int* count = (int*)counter + bid;
-  last = atomicAdd(count, 1) == S - 1;
-  if (last) *count = 0;
-}
-__syncthreads();
-if (last) {
-  __threadfence();
-  constexpr int WIDE = SILU ? ROWS / 2 : ROWS, FOURS = WIDE / 4;
-  for (int i0 = 0; i0 < rows * FOURS; i0 += 128) {
-    const int i = i0 + tid, m = i / FOURS, n = (i - m * FOURS) * 4;
-    const bool in = i < rows * FOURS;
-    float4 a = make_float4(0, 0, 0, 0), u = a;
-    if (in) {
-      #pragma unroll
-      for (int k = 0; k < S; k++) {
-        const float* p = parts + ((size_t)k * rows + m) * N + bid * ROWS + n;
-        float4 v = __ldcg((const float4*)p);
-        a.x += v.x; a.y += v.y; a.z += v.z; a.w += v.w;
-        if (SILU) { v = __ldcg((const float4*)(p + WIDE)); u.x += v.x; u.y += v.y; u.z += v.z; u.w += v.w; }
+for (int u = 0; u < GW; u++) {
+  float d[4] = {0, 0, 0, 0};
+  #pragma unroll
+  for (int h = 0; h < 2; h++) {
+    #pragma unroll
+    for (int m = 0; m < 2; m++) {
+      const uint4 a = raw[u][h][m];
+      unsigned* f = xf[u][m][h];
+      if (NORM) {
+        const float* n = own_norm + u * 64 + t * 16 + h * 8;
+        const float4 p = *(const float4*)n, q = *(const float4*)(n + 4);
+        f[0] = GF_PAIR(GF_LO(a.x) * p.x, GF_LO(a.z) * q.x); f[1] = GF_PAIR(GF_HI(a.x) * p.y, GF_HI(a.z) * q.y);
+        f[2] = GF_PAIR(GF_LO(a.y) * p.z, GF_LO(a.w) * q.z); f[3] = GF_PAIR(GF_HI(a.y) * p.w, GF_HI(a.w) * q.w);
+      } else {
+        f[0] = __byte_perm(a.x, a.z, 0x5410); f[1] = __byte_perm(a.x, a.z, 0x7632);
+        f[2] = __byte_perm(a.y, a.w, 0x5410); f[3] = __byte_perm(a.y, a.w, 0x7632);
       }
     }
-    if (SILU) { a.x = GF_SILU(a.x) * GF_ROUND(u.x); a.y = GF_SILU(a.y) * GF_ROUND(u.y); a.z = GF_SILU(a.z) * GF_ROUND(u.z); a.w = GF_SILU(a.w) * GF_ROUND(u.w); }
-    if (RES && in) {
-      const uint2 r = *(const uint2*)(residual + (size_t)m * N + bid * ROWS + n);
-      a.x = GF_ROUND(a.x) + GF_LO(r.x); a.y = GF_ROUND(a.y) + GF_HI(r.x); a.z = GF_ROUND(a.z) + GF_LO(r.y); a.w = GF_ROUND(a.w) + GF_HI(r.y);
+    #pragma unroll
+    for (int e = 0; e < 4; e += 2) {
+      const unsigned a[4] = {xf[u][0][h][e], xf[u][1][h][e], xf[u][0][h][e + 1], xf[u][1][h][e + 1]};
+      gf_mma(d, a, 0x3f803f80u, 0x3f803f80u);
     }
-    const unsigned o0 = GF_PAIR(a.x, a.y), o1 = GF_PAIR(a.z, a.w);
-    if (in) *(uint2*)(y + (size_t)m * (SILU ? N / 2 : N) + bid * WIDE + n) = make_uint2(o0, o1);
-    if (SQ) {
-      float q = in ? GF_LO(o0) * GF_LO(o0) + GF_HI(o0) * GF_HI(o0) + GF_LO(o1) * GF_LO(o1) + GF_HI(o1) * GF_HI(o1) : 0.0f;
-      #pragma unroll
-      for (int o = 1; o < FOURS; o <<= 1) q += GF_XOR(q, o);
-      if (in && i - m * FOURS == 0) squares[m * (N / ROWS) + bid] = q;
+  }
+  xg[u][0] = d[0]; xg[u][1] = d[2];
+}
+// The groups' sums as columns of the last step: eight groups in two steps, one for
+// each part of the sums, what is left over in one.
+unsigned xs[EIGHTS + 1][2][2];
+#pragma unroll
+for (int e = 0; e <= EIGHTS; e++) {
+  #pragma unroll
+  for (int m = 0; m < 2; m++) {
+    float a = 0, b = 0;
+    #pragma unroll
+    for (int k = 0; k < 4; k++) {
+      const int u = e * 8 + 2 * (e < EIGHTS ? k : k % (REST == 4 ? 2 : 1));
+      if (t == k && (e < EIGHTS || k < REST)) { a = xg[u % GW][m]; b = xg[(u + 1) % GW][m]; }
+    }
+    const unsigned hi = GF_PAIR(a, b), lo = GF_PAIR(a - GF_LO(hi), b - GF_HI(hi));
+    xs[e][m][0] = e == EIGHTS && t >= REST / 2 ? lo : hi;
+    xs[e][m][1] = lo;
+  }
+}
+
+auto finish = [&](int tile, int m, int n, bool in, float v) {
+  if (NORM) v *= inverse[m];
+  size_t at = (size_t)m * N + tile * 16 + n;
+  if (SILU) {
+    const float value = GF_XOR(v, 16);
+    v = GF_SILU(v) * GF_ROUND(value);
+    in = in && tile % 2 == 0;
+    at = (size_t)m * (N / 2) + tile * 8 + n;
+  }
+  if (RES && in) v = GF_ROUND(v) + (float)residual[at];
+  const __nv_bfloat16 o = (__nv_bfloat16)v;
+  if (in) y[at] = o;
+  if (SQ) {
+    float q = in ? (float)o * (float)o : 0.0f;
+    #pragma unroll
+    for (int k = 1; k < 16; k <<= 1) q += GF_XOR(q, k);
+    if (in && n == 0) squares[m * TILES + tile] = q;
+  }
+};
+#pragma unroll 1
+for (int i = 0; i < count; i += 2) {
+  float* sum = red + i / 2 % 2 * W * 16 * PAD;
+  #pragma unroll 1
+  for (int j = 0; j < 2 && i + j < count; j++) {
+    float* to = sum + warp * 16 * PAD + 2 * t * PAD + g + j * 16;
+    if (rows > 8) {
+      constexpr int M = 2;
+      ` + chainStep + `
+    } else {
+      constexpr int M = 1;
+      ` + chainStep + `
+    }
+  }
+  __syncthreads();
+  for (int m = warp; m < rows; m += W) {
+    const float* p = sum + m * PAD + lane;
+    float v = 0;
+    #pragma unroll
+    for (int k = 0; k < W; k++) v += p[k * 16 * PAD];
+    const int tile = first + i + lane / 16;
+    const bool in = i + lane / 16 < count && (N % 16 == 0 || tile * 16 + lane % 16 < N);
+    if (SPLITS > 1) {
+      if (in) parts[((size_t)part * rows + m) * N + tile * 16 + lane % 16] = v;
+    } else {
+      finish(tile, m, lane % 16, in, v);
     }
   }
 }
-if (!SQ && bid == 0 && part == 0 && tid == 0) squares[0] = 0;
+if (SPLITS > 1) {
+  __shared__ int last;
+  __threadfence();
+  __syncthreads();
+  if (tid == 0) {
+    int* c = (int*)counter + bid;
+    last = atomicAdd(c, 1) == SPLITS - 1;
+    if (last) *c = 0;
+  }
+  __syncthreads();
+  if (last) {
+    __threadfence();
+    constexpr int AT_ONCE = 4;
+    const int sixteens = rows * count;
+    for (int i = tid / 16; i < (sixteens + 1) / 2 * 2; i += AT_ONCE * THREADS / 16) {
+      float v[AT_ONCE];
+      int m[AT_ONCE], tile[AT_ONCE];
+      bool in[AT_ONCE];
+      #pragma unroll
+      for (int a = 0; a < AT_ONCE; a++) {
+        const int j = i + a * THREADS / 16, e = min(j, sixteens - 1);
+        m[a] = e / count;
+        tile[a] = first + e - m[a] * count;
+        in[a] = j < sixteens && (N % 16 == 0 || tile[a] * 16 + tid % 16 < N);
+        v[a] = 0;
+        #pragma unroll
+        for (int k = 0; k < SPLITS; k++) v[a] += in[a] ? __ldcg(parts + ((size_t)k * rows + m[a]) * N + tile[a] * 16 + tid % 16) : 0.0f;
+      }
+      #pragma unroll
+      for (int a = 0; a < AT_ONCE; a++) finish(tile[a], m[a], tid % 16, in[a], v[a]);
+    }
+  }
+}
+if (tid == 0 && bid == 0 && part == 0) {
+  if (!SQ) squares[0] = 0;
+  if (SPLITS == 1) parts[0] = 0;
+}
+`
+
+// chainStep adds up 16 rows of W for M times 8 rows of x, in place of to.
+const chainStep = `
+gf_copies_wait<STAGES - 2>();
+__syncwarp();
+fetch(i + j + STAGES - 1);
+float acc[2][4] = {{0, 0, 0, 0}, {0, 0, 0, 0}};
+const uint4* line = ring + ((i + j) % STAGES * W + warp) * STAGE + g * LINE;
+const unsigned* sc = (const unsigned*)(line + 2 * GW);
+#pragma unroll
+for (int u = 0; u < GW; u++) {
+  const uint2 top = ((const uint2*)line)[u * 4 + t], low = ((const uint2*)(line + 8 * LINE))[u * 4 + t];
+  float d[2][4] = {{0, 0, 0, 0}, {0, 0, 0, 0}};
+  #pragma unroll
+  for (int h = 0; h < 2; h++) {
+    const unsigned f = h ? top.y : top.x, e = h ? low.y : low.x;
+    const unsigned a[4] = {GF_Q4(f), GF_Q4(e), GF_Q4(f >> 4), GF_Q4(e >> 4)}, b[4] = {GF_Q4(f >> 8), GF_Q4(e >> 8), GF_Q4(f >> 12), GF_Q4(e >> 12)};
+    #pragma unroll
+    for (int m = 0; m < M; m++) gf_mma(d[m], a, xf[u][m][h][0], xf[u][m][h][1]);
+    #pragma unroll
+    for (int m = 0; m < M; m++) gf_mma(d[m], b, xf[u][m][h][2], xf[u][m][h][3]);
+  }
+  const unsigned s0 = sc[u / 2], s1 = sc[8 * LINE * 4 + u / 2];
+  const float f0 = u & 1 ? GF_HI(s0) : GF_LO(s0), f1 = u & 1 ? GF_HI(s1) : GF_LO(s1);
+  #pragma unroll
+  for (int m = 0; m < M; m++) { acc[m][0] += f0 * d[m][0]; acc[m][1] += f0 * d[m][1]; acc[m][2] += f1 * d[m][2]; acc[m][3] += f1 * d[m][3]; }
+}
+#pragma unroll
+for (int e = 0; e < EIGHTS + (REST > 0); e++) {
+  const unsigned* c = sc + e * 4 + (e < EIGHTS ? t : t % (REST / 2 + (REST == 0)));
+  const unsigned a[4] = {c[GW / 2], c[8 * LINE * 4 + GW / 2], c[0], c[8 * LINE * 4]};
+  #pragma unroll
+  for (int k = 0; k < (e < EIGHTS ? 2 : 1); k++) {
+    #pragma unroll
+    for (int m = 0; m < M; m++) gf_mma(acc[m], a, xs[e][m][k], GF_PAIR(-128 * GF_LO(xs[e][m][k]), -128 * GF_HI(xs[e][m][k])));
+  }
+}
+#pragma unroll
+for (int m = 0; m < M; m++) { to[m * 8 * PAD] = acc[m][0]; to[m * 8 * PAD + PAD] = acc[m][1]; to[m * 8 * PAD + 8] = acc[m][2]; to[m * 8 * PAD + PAD + 8] = acc[m][3]; }
 `
 
 // chainMacros: results are rounded where they would be stored between separate

@@ -7,6 +7,12 @@ const copyHeader = `
 __device__ __forceinline__ void gf_copy16(void* to, const void* from, bool there) {
 asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"((unsigned)__cvta_generic_to_shared(to)), "l"(from), "r"(there ? 16 : 0) : "memory");
 }
+__device__ __forceinline__ void gf_copy8(void* to, const void* from) {
+asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" :: "r"((unsigned)__cvta_generic_to_shared(to)), "l"(from) : "memory");
+}
+__device__ __forceinline__ void gf_copy4(void* to, const void* from) {
+asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" :: "r"((unsigned)__cvta_generic_to_shared(to)), "l"(from) : "memory");
+}
 __device__ __forceinline__ void gf_copies_end() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int N> __device__ __forceinline__ void gf_copies_wait() { asm volatile("cp.async.wait_group %0;" :: "n"(N) : "memory"); }
 #define GF_DYNAMIC(name, size) extern __shared__ __align__(16) float name[]

@@ -79,7 +79,7 @@ func composeDense(s *mlx.Scope, in []mlx.Array, l mlx.Launch) []mlx.Array {
 		x = normBySums(s, x, in[2], in[3], templateFloat(l, "EPS"))
 	}
 	y := s.MatMul(s.AsType(x, mlx.Float32), s.Transpose(w))
-	y, squares := composeAround(s, y, in[4], l, 8*templateInt(l, "NT"))
+	y, squares := composeAround(s, y, in[4], l, 8*templateInt(l, "NT"), 4*templateInt(l, "NT"))
 	return []mlx.Array{y, squares}
 }
 

@@ -119,12 +119,14 @@ func q4Figures(t *testing.T) {
 		do(t, func(s *mlx.Scope) {
 			in, wide := shape[0], shape[1]
 			set := New(t.Context(), s, nil)
-			var weights []mlx.Quantized
+			var weights []link
 			key := s.Key(1)
-			random := func(n, k int) mlx.Quantized {
+			random := func(n, k int) link {
 				q := s.Quantize(s.Normal(key, 0, 0.02, mlx.BFloat16, n, k), q4Options)
-				require.NoError(t, s.Eval(q.W, q.Scales, q.Biases))
-				return q
+				c := set.Chain(s, Weight{Quant: q})
+				require.True(t, c.Valid())
+				require.NoError(t, s.Eval(q.W, q.Scales, q.Biases, c.counter))
+				return link{c, q}
 			}
 			for range max(2, 200_000_000/(in*wide)) {
 				weights = append(weights, random(wide, in), random(in, wide))
@@ -132,24 +134,27 @@ func q4Figures(t *testing.T) {
 			for _, rows := range []int{1, 8, 16} {
 				x := newSource(s, 6).normal(mlx.BFloat16, 0, 1, 1, rows, in)
 				require.NoError(t, s.Eval(x))
-				through := func(product func(s *mlx.Scope, x mlx.Array, q mlx.Quantized) mlx.Array) float64 {
+				through := func(product func(s *mlx.Scope, x mlx.Array, m *link) mlx.Array) float64 {
 					d := pace(t, s, 4, x, func(s *mlx.Scope, x mlx.Array) mlx.Array {
-						for _, q := range weights {
-							x = product(s, x, q)
+						for i := range weights {
+							x = product(s, x, &weights[i])
 						}
 						return x
 					})
 					return micro(d) * 2 / float64(len(weights))
 				}
-				kernel := func(s *mlx.Scope, x mlx.Array, q mlx.Quantized) mlx.Array { return q4Call(x, q).run(s, set.q4)[0] }
-				t.Logf("%d → %d → %d, %d rows: kernel %.1f µs, operation %.1f", in, wide, in, rows, through(kernel), through(stock.QuantizedMatMul))
-				require.Equal(t, "cuda", set.q4.Backend())
+				kernel := func(s *mlx.Scope, x mlx.Array, m *link) mlx.Array {
+					return m.call(set.none, Stream{X: x}, Around{}).run(s, set.product(m.t))[0]
+				}
+				operation := func(s *mlx.Scope, x mlx.Array, m *link) mlx.Array { return stock.QuantizedMatMul(s, x, m.q) }
+				t.Logf("%d → %d → %d, %d rows: kernel %.1f µs, operation %.1f", in, wide, in, rows, through(kernel), through(operation))
+				require.Equal(t, []string{"cuda", "cuda"}, []string{set.q4.Backend(), set.q4Wide.Backend()})
 			}
 			x := newSource(s, 6).normal(mlx.BFloat16, 0, 1, 1, 1024, in)
 			require.NoError(t, s.Eval(x))
 			many := func(set *Set) float64 {
 				return micro(pace(t, s, 2, x, func(s *mlx.Scope, x mlx.Array) mlx.Array {
-					return set.QuantizedMatMul(s, set.QuantizedMatMul(s, x, weights[0]), weights[1])
+					return set.QuantizedMatMul(s, set.QuantizedMatMul(s, x, weights[0].q), weights[1].q)
 				}))
 			}
 			t.Logf("%d → %d → %d, 1024 rows: written out %.0f µs, operation %.0f", in, wide, in, many(set), many(stock))

@@ -208,7 +208,7 @@ func TestMixtureFails(t *testing.T) {
 		}
 		require.Nil(t, set.mixture())
 		k := func(spec mlx.KernelSpec) *mlx.Kernel { return s.NewKernel(spec, nil) }
-		set.mix, set.chain = &mixture{k(scoresSpec()), k(chooseSpec()), k(upSpec()), k(downSpec())}, k(chainSpec())
+		set.mix, set.chained = &mixture{k(scoresSpec()), k(chooseSpec()), k(upSpec()), k(downSpec())}, true
 		r, d := newSource(s, 34), mixtures()[0]
 		x := r.normal(mlx.BFloat16, 0, 1, 1, 2, d.Hidden)
 		require.True(t, set.Mixes(s, x))

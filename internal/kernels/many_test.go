@@ -12,7 +12,7 @@ import (
 // leave nothing in the scope but their result.
 func TestManyRows(t *testing.T) {
 	do(t, func(s *mlx.Scope) {
-		set := &Set{owner: s, q4: s.NewKernel(q4Spec(), nil)}
+		set := &Set{owner: s, q4: s.NewKernel(chainSpec(false), nil)}
 		r := newSource(s, 11)
 		q := s.Quantize(r.normal(mlx.Float32, 0, 0.05, 40, 256), q4Options)
 		x := r.normal(mlx.Float32, 0, 1, 1, manyRows, 256)

@@ -28,40 +28,45 @@ func pointwiseTrials(s *mlx.Scope) []trial {
 }
 
 // q4Trials compare with a float32 product of the weights that the numbers stand
-// for: one row and a full block, warps with one turn, some and none, outputs that
-// end inside a block.
+// for: one row and a full block, columns that do not divide into the warps' groups,
+// in one part and in two, outputs that end inside a tile.
 func q4Trials(s *mlx.Scope) []trial {
 	var out []trial
 	r := newSource(s, 2)
-	spec := q4Spec()
-	spec.Fallback = exactQ4
-	for _, size := range [][2]int{{40, 768}, {24, 4352}} {
-		n, k := size[0], size[1]
-		q := s.Quantize(r.normal(mlx.BFloat16, 0, 0.03, n, k), q4Options)
+	for _, m := range []link{
+		newLink(r, 128, 40, tiling{2, 1, 1, 2}),
+		newLink(r, 896, 40, tiling{4, 4, 1, 1}),
+		newLink(r, 1408, 24, tiling{4, 3, 2, 2}),
+	} {
+		spec := chainSpec(m.t.wide())
+		spec.Fallback = exactQ4
 		for _, t := range []int{1, 7, 16} {
-			out = append(out, trial{fmt.Sprintf("4-bit product, %d rows to %d", t, n), spec, q4Call(r.normal(mlx.BFloat16, 0, 1, 1, t, k), q), 0.01})
+			call := m.call(s.Zeros(mlx.Float32, 1), Stream{X: r.normal(mlx.BFloat16, 0, 1, 1, t, m.in)}, Around{})
+			out = append(out, trial{fmt.Sprintf("4-bit product, %d rows, %d to %d", t, m.in, m.out), spec, call, 0.01})
 		}
 	}
 	return out
 }
 
-func exactQ4(s *mlx.Scope, in []mlx.Array, _ mlx.Launch) []mlx.Array {
+func exactQ4(s *mlx.Scope, in []mlx.Array, l mlx.Launch) []mlx.Array {
 	f := func(a mlx.Array) mlx.Array { return s.AsType(a, mlx.Float32) }
 	w := s.Dequantize(mlx.Quantized{W: in[1], Scales: f(in[2]), Biases: f(in[3]), Options: q4Options}, mlx.Float32)
-	return []mlx.Array{s.AsType(s.MatMul(f(in[0]), s.Transpose(w)), mlx.BFloat16)}
+	y := s.AsType(s.MatMul(f(in[0]), s.Transpose(w)), mlx.BFloat16)
+	return []mlx.Array{y, composeChain(s, in, l)[1], s.Zeros(mlx.Float32, 1)}
 }
 
 // A row of a block's product has the bits of the row alone.
 func TestQ4RowByRow(t *testing.T) {
 	do(t, func(s *mlx.Scope) {
 		r := newSource(s, 3)
-		q := s.Quantize(r.normal(mlx.BFloat16, 0, 0.05, 40, 768), q4Options)
-		x := r.normal(mlx.BFloat16, 0, 1, 1, 16, 768)
-		whole := q4Call(x, q)
-		run := runner(t, s, q4Spec(), whole)
+		m := newLink(r, 896, 40, tiling{4, 2, 2, 3})
+		none := s.Zeros(mlx.Float32, 1)
+		x := r.normal(mlx.BFloat16, 0, 1, 1, 16, m.in)
+		whole := m.call(none, Stream{X: x}, Around{})
+		run := runner(t, s, chainSpec(false), whole)
 		block := run(whole)[0]
 		for i := range 16 {
-			row := run(q4Call(s.Contiguous(s.SliceAxis(x, 1, i, i+1)), q))[0]
+			row := run(m.call(none, Stream{X: s.Contiguous(s.SliceAxis(x, 1, i, i+1))}, Around{}))[0]
 			require.Equal(t, block[i*len(row):(i+1)*len(row)], row, "row %d", i)
 		}
 	})

@@ -140,9 +140,9 @@ func samples(s *mlx.Scope) []sample {
 		s.SliceUpdateDynamic(s.Copy(into.in[7]), newKeys, position, []int{2}),
 		s.SliceUpdateDynamic(s.Copy(into.in[8]), newValues, position, []int{2}),
 	}
-	weights := s.Quantize(wave(bf, 40, 256), q4Options)
+	weights := s.Quantize(wave(bf, 40, 640), q4Options)
 	x, y := wave(f32, 1, rows, 96), wave(f32, 1, rows, 96)
-	link := Chained{counter: s.Zeros(mlx.Int32, 2), t: tiling{nt: 2, kc: 512, u: 4}, in: 1024, out: 128}
+	link := Chained{counter: s.Zeros(mlx.Int32, 2), t: tiling{4, 2, 2, 2}, in: 1024, out: 128}
 	wide := s.Quantize(wave(bf, 128, 1024), q4Options)
 	stream := Stream{X: wave(bf, 1, rows, 1024), Sums: s.Full(500, f32, rows, 1)}
 	chain := link.call(s.Zeros(f32, 1), stream, wide, Around{Norm: wave(f32, 1024), Eps: 1e-6, Residual: wave(bf, 1, rows, 128), Sums: true})
@@ -192,8 +192,9 @@ func samples(s *mlx.Scope) []sample {
 		out = append(out, sample{spec: h.joinSpec(), call: h.joinCall(parts[0], parts[1], q), tolerance: 0.03})
 	}
 	if s.Library().Device() == mlx.DeviceGPU { // on CPUs the operation adds in bfloat16
-		out = append(out, sample{spec: chainSpec(), call: chain, tolerance: 0.1}, sample{spec: chainSpec(), call: gates, tolerance: 0.1})
-		out = append(out, sample{spec: q4Spec(), call: q4Call(wave(bf, 1, rows, 256), weights), tolerance: 0.1})
+		out = append(out, sample{spec: chainSpec(false), call: chain, tolerance: 0.1}, sample{spec: chainSpec(false), call: gates, tolerance: 0.1})
+		plain := Chained{counter: s.Zeros(f32, 1), t: tiling{10, 1, 1, 2}, in: 640, out: 40}
+		out = append(out, sample{spec: chainSpec(true), call: plain.call(s.Zeros(f32, 1), Stream{X: wave(bf, 1, rows, 640)}, weights, Around{}), tolerance: 0.1})
 	}
 	return out
 }

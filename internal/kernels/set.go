@@ -14,12 +14,13 @@ type Set struct {
 	owner *mlx.Scope
 	log   *slog.Logger
 
-	q4, addNorm, swiglu *mlx.Kernel
-	chain, dense, wide  *mlx.Kernel
-	squares             *mlx.Kernel
-	mix                 *mixture
-	composed            bool
-	none                mlx.Array // float32 [1], for inputs that a launch does not use
+	q4, q4Wide               *mlx.Kernel // products with weights in 4 bits
+	chained                  bool        // they can be parts of a chain
+	dense, wide              *mlx.Kernel // products in a chain with weights in bfloat16
+	squares, addNorm, swiglu *mlx.Kernel
+	mix                      *mixture
+	composed                 bool
+	none                     mlx.Array // float32 [1], for inputs that a launch does not use
 }
 
 type composedKey struct{}
@@ -38,8 +39,9 @@ func New(ctx context.Context, owner *mlx.Scope, log *slog.Logger) *Set {
 		return nil
 	}
 	set := &Set{owner: owner, log: log, composed: composed}
-	set.q4, set.addNorm, set.swiglu = set.kernel(q4Spec()), set.kernel(addNormSpec()), set.kernel(swigluSpec())
-	set.chain, set.squares = set.kernel(chainSpec()), set.kernel(squaresSpec())
+	set.q4, set.q4Wide = set.kernel(chainSpec(false)), set.kernel(chainSpec(true))
+	set.chained = set.q4 != nil
+	set.squares, set.addNorm, set.swiglu = set.kernel(squaresSpec()), set.kernel(addNormSpec()), set.kernel(swigluSpec())
 	set.dense, set.wide = set.kernel(denseSpec(false)), set.kernel(denseSpec(true))
 	set.mix = set.mixture()
 	set.none = owner.Zeros(mlx.Float32, 1)

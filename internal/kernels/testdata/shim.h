@@ -142,25 +142,25 @@ static void gf_mma(float* c, const u32* a, u32 b0, u32 b1) {
   const u32 b[2] = {b0, b1};
   mma(c, a, b, 2);
 }
-static void gf_mma8(float* c, u32 a0, u32 a1, u32 b) {
-  const u32 a[2] = {a0, a1};
-  mma(c, a, &b, 1);
-}
+static u32 gf_q4(u32 v) { return (v & 0x000f000fu) | 0x43004300u; }
 
 // Copies in the background happen as late as they may: when their thread waits.
-static struct { void* to; const void* from; int group; } copies[MOST][256];
+static struct { void* to; const void* from; int size, group; } copies[MOST][256];
 static int asked[MOST], done[MOST], groups[MOST];
-static void gf_copy16(void* to, const void* from, bool there) {
+static void later(void* to, const void* from, int size) {
   const int me = current;
   if (asked[me] - done[me] == 256) { fprintf(stderr, "too many copies on their way\n"); exit(2); }
-  copies[me][asked[me]++ % 256] = {to, there ? from : 0, groups[me]};
+  copies[me][asked[me]++ % 256] = {to, from, size, groups[me]};
 }
-static void gf_copy(void* to, const void* from) { gf_copy16(to, from, true); }
+static void gf_copy16(void* to, const void* from, bool there) { later(to, there ? from : 0, 16); }
+static void gf_copy(void* to, const void* from) { later(to, from, 16); }
+static void gf_copy8(void* to, const void* from) { later(to, from, 8); }
+static void gf_copy4(void* to, const void* from) { later(to, from, 4); }
 static void gf_copies_end() { groups[current]++; }
 template <int N> static void gf_copies_wait() {
   for (int me = current; done[me] < asked[me] && copies[me][done[me] % 256].group < groups[me] - N; done[me]++) {
     const auto& c = copies[me][done[me] % 256];
-    c.from ? memcpy(c.to, c.from, 16) : memset(c.to, 0, 16);
+    c.from ? memcpy(c.to, c.from, c.size) : memset(c.to, 0, c.size);
   }
 }
 #define GF_DYNAMIC(name, size) static __align__(16) float name[size]
@@ -177,7 +177,6 @@ static void gf_load_transposed(const void* p, u32* r) {
   }
   warp_wait();
 }
-static uint2 gf_stream(const u32* p) { return {p[0], p[1]}; }
 static uint4 gf_stream4(const u32* p) { return {p[0], p[1], p[2], p[3]}; }
 static u32 __byte_perm(u32 a, u32 b, u32 s) {
   const uint64_t v = ((uint64_t)b << 32) | a;
