@@ -129,8 +129,8 @@ func (e *Embedding) Each(f func(*mlx.Array)) {
 
 func quantizedRows(s *mlx.Scope, q mlx.Quantized, ids mlx.Array, dt mlx.Dtype) mlx.Array {
 	rows := mlx.Quantized{W: s.Take(q.W, ids, 0), Scales: s.Take(q.Scales, ids, 0), Options: q.Options}
-	if q.Biases.Valid() {
-		rows.Biases = s.Take(q.Biases, ids, 0)
+	if q.Biases.Valid() { // in dt, or every value would be rounded to the scales' dtype
+		rows.Scales, rows.Biases = s.AsType(rows.Scales, dt), s.AsType(s.Take(q.Biases, ids, 0), dt)
 	}
 	return s.Dequantize(rows, dt)
 }

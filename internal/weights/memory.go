@@ -16,9 +16,10 @@ var ErrMemory = errors.New("not enough memory")
 
 // Resident is the number of bytes that a checked checkpoint's weights take once
 // a Reader has read them on a device: dense ones in the compute dtype, which is
-// float32 on the CPU, quantised ones as stored with their scales in the compute
-// dtype. like and plan are Open's; quantize is Reader.Quantize, which applies to
-// the matrices that lie in the files dense.
+// float32 on the CPU, quantised ones as stored, but for the scales of experts on the
+// CPU and of all on a GPU, which are in the compute dtype. like and plan are Open's;
+// quantize is Reader.Quantize, which applies to the matrices that lie in the files
+// dense.
 func Resident(ck *safetensors.Checkpoint, device mlx.DeviceType, like string, plan map[string]mlx.QuantizeOptions, quantize mlx.QuantizeOptions) int64 {
 	width := int64(dtypes[ck.Tensors[like].Dtype].Size())
 	if device == mlx.DeviceCPU {
@@ -36,7 +37,8 @@ func Resident(ck *safetensors.Checkpoint, device mlx.DeviceType, like string, pl
 		}
 		o, quantised := plan[module]
 		switch {
-		case quantised && (kind == "weight" || o.Mode != mlx.Affine):
+		case quantised && (kind == "weight" || o.Mode != mlx.Affine),
+			quantised && device == mlx.DeviceCPU && !expert(module, t):
 			total += t.Bytes
 		case !quantised && quantize.Bits > 0 && len(t.Shape) == 2 && t.Shape[1]%quantize.GroupSize == 0:
 			total += elements*int64(quantize.Bits)/8 + 2*width*elements/int64(quantize.GroupSize)
@@ -47,6 +49,12 @@ func Resident(ck *safetensors.Checkpoint, device mlx.DeviceType, like string, pl
 		}
 	}
 	return total
+}
+
+// expert says whether a tensor belongs to the experts of a mixture, stacked or one
+// by one.
+func expert(module string, t safetensors.Tensor) bool {
+	return len(t.Shape) > 2 || strings.Contains(module, ".experts.")
 }
 
 // CheckMemory compares need, the bytes of the weights in dir, and reserve, what

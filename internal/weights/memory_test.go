@@ -21,18 +21,25 @@ func TestResident(t *testing.T) {
 		"fp.weight":    {Dtype: "U32", Shape: []int{10, 16}, Bytes: 640},
 		"fp.scales":    {Dtype: "U8", Shape: []int{10, 4}, Bytes: 40},
 	}}
-	plan := map[string]mlx.QuantizeOptions{"four": {Bits: 4, GroupSize: 64}, "fp": {Mode: mlx.MXFP4}}
+	plan := map[string]mlx.QuantizeOptions{"four": {Bits: 4, GroupSize: 64}, "fp": {Mode: mlx.MXFP4}, "stack": {Bits: 4, GroupSize: 64}, "mlp.experts.0.up": {Bits: 4, GroupSize: 64}}
+	for name, shape := range map[string][]int{"stack": {2, 5}, "mlp.experts.0.up": {10}} {
+		ck.Tensors[name+".weight"] = safetensors.Tensor{Dtype: "U32", Shape: append(append([]int(nil), shape...), 16), Bytes: 640}
+		for _, part := range []string{".scales", ".biases"} {
+			ck.Tensors[name+part] = safetensors.Tensor{Dtype: "BF16", Shape: append(append([]int(nil), shape...), 2), Bytes: 40}
+		}
+	}
 	resident := func(d mlx.DeviceType, quantize mlx.QuantizeOptions) int64 {
 		return Resident(ck, d, "norm.weight", plan, quantize)
 	}
 	const norm, fp = 4 * 128, 640 + 40
-	require.EqualValues(t, norm+4*1280+4*1000+640+2*4*20+fp, resident(mlx.DeviceCPU, mlx.QuantizeOptions{}))
-	require.EqualValues(t, norm+2*1280+2*1000+640+2*2*20+fp, resident(mlx.DeviceGPU, mlx.QuantizeOptions{}))
+	const wide, half = 2 * (640 + 2*4*20), 2 * (640 + 2*2*20) // the experts
+	require.EqualValues(t, norm+4*1280+4*1000+640+2*40+fp+wide, resident(mlx.DeviceCPU, mlx.QuantizeOptions{}))
+	require.EqualValues(t, norm+2*1280+2*1000+640+2*2*20+fp+half, resident(mlx.DeviceGPU, mlx.QuantizeOptions{}))
 	// Quantised at load: half a byte each, and two numbers for 64; rows of 100
 	// do not divide.
 	four := mlx.QuantizeOptions{Bits: 4, GroupSize: 64}
-	require.EqualValues(t, norm+640+2*4*20+4*1000+640+2*4*20+fp, resident(mlx.DeviceCPU, four))
-	require.EqualValues(t, norm+640+2*2*20+2*1000+640+2*2*20+fp, resident(mlx.DeviceGPU, four))
+	require.EqualValues(t, norm+640+2*4*20+4*1000+640+2*40+fp+wide, resident(mlx.DeviceCPU, four))
+	require.EqualValues(t, norm+640+2*2*20+2*1000+640+2*2*20+fp+half, resident(mlx.DeviceGPU, four))
 }
 
 func TestGigabytes(t *testing.T) {

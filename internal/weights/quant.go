@@ -241,13 +241,30 @@ func supported(o mlx.QuantizeOptions, scales, biases safetensors.Tensor) error {
 	return nil
 }
 
-// quantized gives the parts of a module's matrix. Scales and biases are widened
-// to the compute dtype once, rather than at every product.
+// quantized gives the parts of a module's matrix. Without kernels of our own, on
+// the CPU, they stay as they are stored: MLX widens scales and biases at every
+// product, to the same bits, which costs a hundredth of the product's time and saves
+// a tenth of the memory of 4-bit weights.
 func (r *Reader) quantized(name string) mlx.Quantized {
-	// References of their own: the reader's go with Release.
+	if r.Kernels != nil || r.s.Library().Device() != mlx.DeviceCPU {
+		return r.widened(name)
+	}
+	return r.parts(name, func(part string) mlx.Array { return r.s.Ref(r.Raw(name + part)) })
+}
+
+// widened gives them with scales and biases in the compute dtype, once: that of
+// kernels, and for experts, since a gathered product would widen the scales of all
+// for the few that are chosen.
+func (r *Reader) widened(name string) mlx.Quantized {
+	return r.parts(name, func(part string) mlx.Array { return r.Array(name + part) })
+}
+
+// parts reads a module's matrix. References are its own: the reader's go with
+// Release.
+func (r *Reader) parts(name string, scale func(part string) mlx.Array) mlx.Quantized {
 	q := mlx.Quantized{W: r.s.Ref(r.Raw(name + ".weight")), Options: r.plan[name]}
 	if q.Options.Mode == mlx.Affine {
-		q.Scales, q.Biases = r.Array(name+".scales"), r.Array(name+".biases")
+		q.Scales, q.Biases = scale(".scales"), scale(".biases")
 	} else {
 		q.Scales = r.s.Ref(r.Raw(name + ".scales"))
 	}
@@ -265,7 +282,7 @@ func (r *Reader) Embedding(name string) nn.Embedding {
 // Experts are the maps whose stacked weights [experts, out, in] are NAME.weight.
 func (r *Reader) Experts(name string) nn.Experts {
 	if _, ok := r.plan[name]; ok {
-		return nn.NewQuantizedExperts(r.quantized(name))
+		return nn.NewQuantizedExperts(r.widened(name))
 	}
 	return nn.NewExperts(r.s, r.Array(name+".weight"))
 }
