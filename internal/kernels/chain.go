@@ -48,15 +48,6 @@ const (
 // than 16 warps can have.
 func (t tiling) wide() bool { return t.groups > 4 }
 
-// memory is what a block has of shared memory.
-func (t tiling) memory() int {
-	line := 32 * (t.groups + 1)
-	if t.groups > 8 {
-		line += 64
-	}
-	return t.warps * 16 * (stages*line + 2*36*4)
-}
-
 // tile chooses the tiling that takes least by a model of what an H200 was measured
 // to take with 16 rows, in nanoseconds: for a tile of 16 outputs and for each group
 // in it, to prepare a group of x, and to add the parts. ok is false where the sizes

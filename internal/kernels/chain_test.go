@@ -111,6 +111,15 @@ func rowByRow(t *testing.T, r source, spec mlx.KernelSpec, in, out int, product 
 	}
 }
 
+// memory is what a block has of shared memory, see chainText.
+func (t tiling) memory() int {
+	line := 32 * (t.groups + 1)
+	if t.groups > 8 {
+		line += 64
+	}
+	return t.warps * 16 * (stages*line + 2*36*4)
+}
+
 func TestTile(t *testing.T) {
 	for _, x := range []struct {
 		in, out int

@@ -24,3 +24,18 @@ func TestManyRows(t *testing.T) {
 		near(t, s, s.QuantizedMatMul(x, q, true), y, 1e-3, "128 rows")
 	})
 }
+
+// Products outside of chains divide long rows as well, with a counter of their own.
+func TestLongRows(t *testing.T) {
+	do(t, func(s *mlx.Scope) {
+		set, r := &Set{owner: s, q4: s.NewKernel(chainSpec(false), nil), none: s.Zeros(mlx.Float32, 1), composed: true}, newSource(s, 12)
+		q := s.Quantize(r.normal(mlx.BFloat16, 0, 0.02, 64, 16384), q4Options)
+		c := single(s, set.none, q)
+		require.Greater(t, c.t.splits, 1)
+		require.Equal(t, c.t.blocks, c.counter.Size())
+		require.Zero(t, floats(t, s, s.Max(c.counter, false))[0])
+		x := r.normal(mlx.BFloat16, 0, 1, 1, 3, 16384)
+		call := c.call(set.none, Stream{X: x}, q, Around{})
+		near(t, s, exactQ4(s, call.in, call.launch)[0], set.QuantizedMatMul(s, x, q), 0.02, "3 rows of 16384")
+	})
+}

@@ -46,12 +46,14 @@ func (set *Set) QuantizedMatMul(s *mlx.Scope, x mlx.Array, q mlx.Quantized) mlx.
 }
 
 // single is a map for one product outside of a chain. Its counter, where it needs
-// one, is its own: two products may run at the same time.
+// one, is made of its own weight: two products may run at the same time, and of
+// plain zeros a compiled function would make one array for both.
 func single(s *mlx.Scope, none mlx.Array, q mlx.Quantized) Chained {
 	c := Chained{counter: none, in: q.W.Dim(1) * 8, out: q.W.Dim(0)}
 	c.t, _ = tile(c.in, c.out)
 	if c.t.splits > 1 {
-		c.counter = s.Zeros(mlx.Int32, c.t.blocks)
+		words := s.SliceAxis(s.SliceAxis(q.W, 0, 0, c.t.blocks), 1, 0, 1)
+		c.counter = s.Sub(words, words)
 	}
 	return c
 }
