@@ -43,7 +43,7 @@ func (s *Session) Append(ctx context.Context, ids []int) error {
 	case len(ids) == 0:
 		return nil
 	}
-	known, err := d.resume(ctx, text, resumeOptions{cache: s.engine.prefixes, scorer: newScorer(scoring{}, d.info.VocabSize, d.owner)})
+	known, err := d.resume(ctx, text, resumeOptions{cache: s.engine.prefixes, scorer: d.newScorer(scoring{})})
 	if err != nil {
 		return err
 	}

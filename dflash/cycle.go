@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/godflash/godflash/internal/kernels"
 	"github.com/godflash/godflash/internal/nn"
 	"github.com/godflash/godflash/internal/probe"
 	"github.com/godflash/godflash/mlx"
@@ -142,9 +143,10 @@ type verified struct {
 	rows    int
 	ids     mlx.Array  // int32 [rows]: the anchor and the drafts
 	choices mlx.Array  // int32 [rows]: the target's token after each row
-	count   mlx.Array  // int32 [1]: leading drafts that are right
 	packed  mlx.Posted // what the host reads, see unpack
 	taps    []mlx.Array
+
+	accepted kernels.Accepted
 }
 
 // build makes the graph of a draft, its verification and the acceptance after
@@ -192,16 +194,15 @@ func (d *Decoder) build(s *mlx.Scope, anchor mlx.Array, rows int) (verified, err
 // for each row but the anchor's, or one more (see reject).
 func (d *Decoder) verify(s *mlx.Scope, anchor mlx.Array, p proposal, rows int, r draws, allowed mlx.Array) verified {
 	v := verified{rows: rows, ids: anchor}
-	drafts := p.cut(s, rows-1).ids
 	if rows > 1 {
-		v.ids = s.Concat(0, anchor, drafts)
+		v.ids = p.cut(s, rows-1).after(s, anchor)
 	}
 	hidden, taps := d.target.Forward(s, v.ids, d.cache, d.taps())
 	logits := d.target.Logits(s, hidden)
 	v.taps = taps
 	v.choices = d.scorer.choose(s, logits, v.ids, p, r, allowed)
-	v.count = d.probe.Count(s, accept(s, drafts, v.choices), rows)
-	v.packed = s.Post(d.scorer.pack(s, v.count, v.choices, v.ids, logits))
+	v.accepted = d.scorer.accept(s, v.ids, v.choices, d.probe.Instead(s, rows))
+	v.packed = s.Post(s.Concat(0, append([]mlx.Array{v.accepted.Packed}, d.scorer.logProbs(s, logits, v.choices)...)...))
 	return v
 }
 
@@ -216,15 +217,4 @@ func (d *Decoder) draws(s *mlx.Scope, rows int) draws {
 		at = d.contextAt(s) // the host has only an upper bound
 	}
 	return d.scorer.sampler.draws(s, at.Advance(s, nn.Rows{N: 1}), rows, d.info.VocabSize)
-}
-
-// accept counts, on the device, the leading drafts that equal the target's
-// choices: drafts int32 [T-1] (or the zero Array for none), choices int32 [T],
-// to int32 [1].
-func accept(s *mlx.Scope, drafts, choices mlx.Array) mlx.Array {
-	if !drafts.Valid() {
-		return mlx.FromSlice(s, []int32{0})
-	}
-	right := s.AsType(s.Equal(drafts, s.SliceAxis(choices, 0, 0, drafts.Dim(0))), mlx.Int32)
-	return s.Sum(s.CumProd(right, 0), true, 0)
 }

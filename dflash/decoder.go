@@ -130,7 +130,7 @@ func NewDecoder(t Target, d *Drafter, o *DecoderOptions) (*Decoder, error) {
 	dec.pipelined = dec.lib.Device() == mlx.DeviceGPU
 	dec.cache = t.NewCache()
 	dec.owner = dec.lib.NewScope("decoder")
-	dec.scorer = newScorer(score, dec.info.VocabSize, dec.owner)
+	dec.scorer = dec.newScorer(score)
 	dec.startDrafting()
 	return dec, nil
 }

@@ -197,7 +197,7 @@ func (d *Decoder) Try(ctx context.Context, rows int, o Sampling) (accepted int, 
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	own := d.scorer
-	d.scorer = newScorer(scoring{Sampling: o}, d.info.VocabSize, d.owner)
+	d.scorer = d.newScorer(scoring{Sampling: o})
 	defer func() { d.scorer = own }()
 	rows = d.room(d.draftRoom(rows))
 	err = d.do(ctx, func(s *mlx.Scope) error {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/godflash/godflash/internal/kernels"
 	"github.com/godflash/godflash/internal/nn"
 	"github.com/godflash/godflash/internal/probe"
 	"github.com/godflash/godflash/mlx"
@@ -111,7 +110,6 @@ func (d *Decoder) launch(s *mlx.Scope, rows int) error {
 	if err != nil {
 		return err
 	}
-	next := s.Take(b.choices, b.count, 0)
 	held := len(d.waiting)
 	if err := d.commitLaunched(s, b); err != nil {
 		return err
@@ -121,12 +119,12 @@ func (d *Decoder) launch(s *mlx.Scope, rows int) error {
 		return err
 	}
 	clock.Built()
-	if err := s.AsyncEval(append([]mlx.Array{b.packed.Array, next}, state...)...); err != nil {
+	if err := s.AsyncEval(append([]mlx.Array{b.packed.Array, b.accepted.Next}, state...)...); err != nil {
 		return err
 	}
 	clock.Handed()
 	d.owner.Free(d.anchorArray)
-	d.anchorArray = d.owner.Move(next)
+	d.anchorArray = d.owner.Move(b.accepted.Next)
 	b.packed.Array = d.owner.Move(b.packed.Array)
 	d.flights = append(d.flights, flight{packed: b.packed, rows: rows, before: before, waits: len(d.waiting) > held})
 	launched = true
@@ -140,12 +138,12 @@ func (d *Decoder) commitLaunched(s *mlx.Scope, b verified) error {
 		d.scorer.commit(s, b.ids, nn.Rows{N: 1})
 		return d.commitRows(s, b.taps, 1)
 	}
-	n := kernels.Near(s, s.Add(b.count, s.Scalar(1, mlx.Int32)))
-	d.scorer.commit(s, b.ids, nn.Rows{N: b.rows, Array: n})
-	if err := d.cache.CommitArray(s, n); err != nil {
+	n := nn.Rows{N: b.rows, Array: b.accepted.Kept}
+	d.scorer.commit(s, b.ids, n)
+	if err := d.cache.CommitArray(s, n.Array); err != nil {
 		return err
 	}
-	return d.drafter.append(s, d.context, b.taps, nn.Rows{N: b.rows, Array: n})
+	return d.drafter.append(s, d.context, b.taps, n)
 }
 
 // land reads the oldest cycle and lowers the bounds to what is known now.

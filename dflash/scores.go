@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/godflash/godflash/internal/kernels"
 	"github.com/godflash/godflash/internal/nn"
 	"github.com/godflash/godflash/mlx"
 )
@@ -87,7 +88,8 @@ type scorer struct {
 	scoring
 	sampler *sampler // nil: greedy
 	vocab   int
-	owner   *mlx.Scope // of the arrays
+	owner   *mlx.Scope      // of the arrays
+	choice  *kernels.Choice // nil where operations choose
 
 	begun  bool
 	bias   mlx.Array // float32 [vocab], minus infinity for bans; zero for none
@@ -95,10 +97,14 @@ type scorer struct {
 	counts mlx.Array // float32 [vocab]: times in the completion; zero without Frequency and Presence
 }
 
-// newScorer makes a scorer for checked options. Its arrays come into being at
-// the first use, since that must happen on the library's thread.
-func newScorer(o scoring, vocab int, owner *mlx.Scope) *scorer {
-	return &scorer{scoring: o, sampler: newSampler(o.Sampling), vocab: vocab, owner: owner}
+// newScorer makes a decoder's scorer for checked options. Its arrays come into
+// being at the first use, since that must happen on the library's thread.
+func (d *Decoder) newScorer(o scoring) *scorer {
+	c := &scorer{scoring: o, sampler: newSampler(o.Sampling), vocab: d.info.VocabSize, owner: d.owner}
+	if t, ok := d.target.(interface{ Choice() *kernels.Choice }); ok {
+		c.choice = t.Choice()
+	}
+	return c
 }
 
 // begin makes the arrays of an empty sequence, once.
@@ -245,6 +251,9 @@ const (
 func (c *scorer) choose(s *mlx.Scope, logits, ids mlx.Array, p proposal, d draws, allowed mlx.Array) mlx.Array {
 	var best mlx.Array
 	if c.plain() && !allowed.Valid() {
+		if c.choice.Takes(s, logits) {
+			return c.choice.Largest(s, logits, mlx.Array{}, true)
+		}
 		best = s.Flatten(s.AsType(s.Argmax(logits, -1, false), mlx.Int32))
 	} else {
 		x := c.adjust(s, logits, ids, allowed)
@@ -281,12 +290,16 @@ func (c *scorer) draw(s *mlx.Scope, x mlx.Array, p proposal, d draws) mlx.Array 
 type proposal struct {
 	ids   mlx.Array // int32 [T-1], the zero Array for none
 	probs mlx.Array // float32 [T-1, vocab]: what each was drawn from, for Rejection
+	block mlx.Array // int32 [T]: the anchor and ids, where a kernel made it of them
 }
 
 // cut keeps the first n drafts.
 func (p proposal) cut(s *mlx.Scope, n int) proposal {
 	if n == 0 {
 		return proposal{}
+	}
+	if n < p.ids.Dim(0) {
+		p.block = mlx.Array{}
 	}
 	p.ids = s.SliceAxis(p.ids, 0, 0, n)
 	if p.probs.Valid() {
@@ -295,12 +308,24 @@ func (p proposal) cut(s *mlx.Scope, n int) proposal {
 	return p
 }
 
+// after is the block of anchor and the drafts, int32 [T].
+func (p proposal) after(s *mlx.Scope, anchor mlx.Array) mlx.Array {
+	if p.block.Valid() {
+		return p.block
+	}
+	return s.Concat(0, anchor, p.ids)
+}
+
 // propose picks the drafts from the drafter's scores [..., T-1, vocab]. They get
 // the bias, the bans and the penalties of everything up to anchor int32 [1]: the
 // likelier they are to be what the target chooses. They are not checked, since
 // they cannot spoil a result, only be refused.
 func (c *scorer) propose(s *mlx.Scope, logits, anchor mlx.Array, d draws) proposal {
 	if c.plain() {
+		if c.choice.Takes(s, logits) {
+			block := c.choice.Largest(s, logits, anchor, false)
+			return proposal{ids: s.SliceAxis(block, 0, 1, logits.Dim(-2)+1), block: block}
+		}
 		return proposal{ids: s.Flatten(s.AsType(s.Argmax(logits, -1, false), mlx.Int32))}
 	}
 	x := c.adjust(s, logits, anchor, mlx.Array{})

@@ -219,7 +219,7 @@ func (g *generation) start(ctx context.Context, r *Request) (int, error) {
 		noDraft: r.NoDraft,
 		fresh:   r.NoCache && !r.Continue,
 		cache:   g.session.prefixes(r),
-		scorer:  newScorer(g.plan.scoring, d.info.VocabSize, d.owner),
+		scorer:  d.newScorer(g.plan.scoring),
 	})
 	if err != nil {
 		return 0, err

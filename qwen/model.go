@@ -26,6 +26,7 @@ type Model struct {
 	head   nn.Linear
 	heads  *kernels.Heads // of all attention layers, nil where operations serve
 	set    *kernels.Set   // nil on the CPU
+	choice *kernels.Choice
 	steps  *replay.Steps
 	linked bool // all layers can be a chain
 }
@@ -44,6 +45,10 @@ func (m *Model) Config() *Config { return m.cfg }
 
 // Library is where the model runs.
 func (m *Model) Library() *mlx.Library { return m.lib }
+
+// Choice takes tokens from the model's scores in package dflash; nil where
+// operations do.
+func (m *Model) Choice() *kernels.Choice { return m.choice }
 
 // Close frees the weights. It may be called from any goroutine, more than once.
 func (m *Model) Close() error {

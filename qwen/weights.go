@@ -277,7 +277,7 @@ func (m *Model) read(ctx context.Context, s *mlx.Scope, ck *checkpoint, log *slo
 	r.Progress = progress
 	m.dtype = r.Dtype()
 	set := kernels.New(ctx, m.weights, log)
-	r.Kernels, m.set = set, set
+	r.Kernels, m.set, m.choice = set, set, set.Choice()
 	normOffset := 0.0
 	if ck.raw && m.cfg.hybrid() {
 		normOffset = 1

@@ -63,18 +63,18 @@ func From(ctx context.Context) *Probe {
 // Waits reports whether the host is to wait for every cycle.
 func (p *Probe) Waits() bool { return p != nil && (p.ReadEach || p.Split) }
 
-// Count replaces count int32 [1] of a block of rows. The result depends on it, so
-// the device computes it still. A block of one row has no drafts.
-func (p *Probe) Count(s *mlx.Scope, count mlx.Array, rows int) mlx.Array {
+// Instead takes the place of the number of right drafts of a block of rows, int32
+// [1]; the zero Array for nothing. A block of one row has no drafts.
+func (p *Probe) Instead(s *mlx.Scope, rows int) mlx.Array {
 	if p == nil || len(p.Accepted) == 0 || rows < 2 {
-		return count
+		return mlx.Array{}
 	}
 	p.mu.Lock()
 	p.last = min(p.Accepted[p.at%len(p.Accepted)], rows-1)
 	p.at++
 	n := p.last
 	p.mu.Unlock()
-	return s.Add(s.Mul(count, s.Scalar(0, mlx.Int32)), s.Scalar(float64(n), mlx.Int32))
+	return mlx.FromSlice(s, []int32{int32(n)})
 }
 
 // Last is the number that took count's place in the newest block, which has

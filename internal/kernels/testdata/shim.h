@@ -96,6 +96,16 @@ static void __syncthreads() { wait(block); }
 static void __syncwarp() { warp_wait(); }
 template <class T> static T __shfl_xor_sync(u32, T v, int mask) { return from_lane(v, (current % 32) ^ mask); }
 template <class T> static T __shfl_sync(u32, T v, int lane) { return from_lane(v, lane); }
+static u32 __reduce_max_sync(u32, u32 v) {
+  for (int o = 16; o > 0; o >>= 1) v = max(v, from_lane(v, (current % 32) ^ o));
+  return v;
+}
+static int __reduce_min_sync(u32, int v) {
+  for (int o = 16; o > 0; o >>= 1) v = min(v, from_lane(v, (current % 32) ^ o));
+  return v;
+}
+static bool __any_sync(u32, bool v) { return __reduce_max_sync(0, v); }
+static int __float_as_int(float f) { return bits<int>(f); }
 static float __int_as_float(int i) { return bits<float>(i); }
 static float __uint_as_float(u32 i) { return bits<float>(i); }
 static float rsqrtf(float x) { return 1.0f / sqrtf(x); }
