@@ -44,8 +44,8 @@ type deltaBlock struct {
 	after  mlx.Array
 	in     kernels.DeltaRows
 	rule   *kernels.Delta
-	// tail is the convolution's input after all rows. A block that has it has
-	// neither convIn nor in.
+	// tail is the convolution's input after all rows, where it is computed already. A
+	// block that will be kept whole has it, and neither convIn nor in.
 	tail mlx.Array
 }
 
@@ -68,7 +68,7 @@ func (l *gatedDelta) mix(s *mlx.Scope, in []kernels.Cols, r *recurrent) mlx.Arra
 		return mlx.Array{}
 	}
 	qkv, z, b, a := in[0], in[1], in[2], in[3]
-	q, rows, convIn := l.rule.In(s, kernels.DeltaSource{
+	q, rows, convIn, tail := l.rule.In(s, kernels.DeltaSource{
 		Tail: l.tail(s, r, qkv.Array.Dtype()), QKV: qkv, A: a, B: b,
 		Conv: l.conv, Taps: l.taps, NegA: l.negA, DtBias: l.dtBias,
 	})
@@ -81,7 +81,7 @@ func (l *gatedDelta) mix(s *mlx.Scope, in []kernels.Cols, r *recurrent) mlx.Arra
 		r.next.state = state
 	}
 	y, after := l.rule.Scan(s, q, &rows, state)
-	r.block = deltaBlock{rows: qkv.Array.Dim(1), convIn: convIn, after: after, in: rows, rule: l.rule}
+	r.block = deltaBlock{rows: qkv.Array.Dim(1), convIn: convIn, tail: tail, after: after, in: rows, rule: l.rule}
 	if r.whole {
 		r.block = deltaBlock{rows: r.block.rows, after: after, tail: r.block.last(s)}
 	}

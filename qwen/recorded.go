@@ -160,6 +160,9 @@ func (c *Cache) commitRecorded(s *mlx.Scope, n nn.Rows) bool {
 	first := len(in)
 	for _, r := range c.rec {
 		if r != nil {
+			if n.Exact() && r.block.tail.Valid() {
+				return false // there is nothing to compute
+			}
 			in = append(r.block.list(in), r.state)
 		}
 	}

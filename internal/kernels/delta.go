@@ -80,7 +80,7 @@ func (d DeltaShape) inSpec() mlx.KernelSpec {
 	return mlx.KernelSpec{
 		Name:    "godflash_delta_in",
 		Inputs:  []string{"tail", "qkv", "a", "b", "conv", "neg_a", "bias"},
-		Outputs: []string{"q", "k", "v", "g", "beta", "conv_in"},
+		Outputs: []string{"q", "k", "v", "g", "beta", "conv_in", "next"},
 		Metal:   metal(deltaInText), CUDA: cuda(deltaInText),
 		Fallback: func(s *mlx.Scope, in []mlx.Array, l mlx.Launch) []mlx.Array {
 			at := func(name string) int { return templateInt(l, name) }
@@ -88,23 +88,26 @@ func (d DeltaShape) inSpec() mlx.KernelSpec {
 			a := Cols{in[2], at("AAT"), d.ValueHeads}.Take(s)
 			b := Cols{in[3], at("BAT"), d.ValueHeads}.Take(s)
 			q, r, convIn := d.compose(s, in[0], qkv, a, b, s.Split(in[4], d.Taps, 0), in[5], in[6])
-			return []mlx.Array{q, r.K, r.V, r.G, r.Beta, convIn}
+			t := qkv.Dim(1)
+			return []mlx.Array{q, r.K, r.V, r.G, r.Beta, convIn, s.Contiguous(s.SliceAxis(convIn, 1, t, t+d.Taps-1))}
 		},
 	}
 }
 
 // In makes queries [T, key heads, key dim], float32, the scan's rows, and the
-// convolution's whole input [1, taps-1+T, channels].
-func (k *Delta) In(s *mlx.Scope, x DeltaSource) (q mlx.Array, r DeltaRows, convIn mlx.Array) {
+// convolution's whole input [1, taps-1+T, channels]. next is its end, the Tail of the
+// block that follows when all rows are kept, or the zero Array where operations serve.
+func (k *Delta) In(s *mlx.Scope, x DeltaSource) (q mlx.Array, r DeltaRows, convIn, next mlx.Array) {
 	d := k.shape
 	if k.in == nil {
-		return d.compose(s, x.Tail, x.QKV.Take(s), x.A.Take(s), x.B.Take(s), x.Taps, x.NegA, x.DtBias)
+		q, r, convIn = d.compose(s, x.Tail, x.QKV.Take(s), x.A.Take(s), x.B.Take(s), x.Taps, x.NegA, x.DtBias)
+		return q, r, convIn, mlx.Array{}
 	}
 	out := d.inCall(x).run(s, k.in)
-	if len(out) != 6 {
-		return mlx.Array{}, DeltaRows{}, mlx.Array{} // the scope has the error
+	if len(out) != 7 {
+		return mlx.Array{}, DeltaRows{}, mlx.Array{}, mlx.Array{} // the scope has the error
 	}
-	return out[0], DeltaRows{K: out[1], V: out[2], G: out[3], Beta: out[4]}, out[5]
+	return out[0], DeltaRows{K: out[1], V: out[2], G: out[3], Beta: out[4]}, out[5], out[6]
 }
 
 func (d DeltaShape) inCall(x DeltaSource) call {
@@ -114,6 +117,7 @@ func (d DeltaShape) inCall(x DeltaSource) call {
 		Outputs: []mlx.Output{
 			f32(t, d.KeyHeads, d.KeyDim), f32(t, d.KeyHeads, d.KeyDim), f32(t, d.ValueHeads, d.ValueDim), f32(t, d.ValueHeads), f32(t, d.ValueHeads),
 			{Dtype: x.Tail.Dtype(), Shape: []int{1, d.Taps - 1 + t, d.channels()}},
+			{Dtype: x.Tail.Dtype(), Shape: d.Tail()},
 		},
 		Grid: warps(t * (2*d.KeyHeads + d.ValueHeads)), Group: [3]int{128},
 		Template: d.template(

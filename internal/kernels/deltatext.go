@@ -5,7 +5,8 @@ package kernels
 //
 // tail is the convolution's input before the block, [KW-1, channels]; a row of
 // qkv, a and b begins ROW, AROW and BROW elements after the one before it, at
-// QAT, AAT and BAT. conv_in is tail with the block's rows after it. The sums of
+// QAT, AAT and BAT. conv_in is tail with the block's rows after it, next the tail
+// of the block that follows when all rows are kept. The sums of
 // a row are float32 and do not depend on the other rows. All is loaded before the
 // first store, here and in the other texts: a compiler that cannot see that arrays
 // lie apart waits for each load behind a store.
@@ -37,6 +38,7 @@ if (row < rows) {
     if (lane + 32 * i < width) {
       conv_in[(size_t)(row + KW - 1) * CH + c] = x[i][KW - 1];
       if (row == 0) for (int j = 0; j < KW - 1; j++) conv_in[j * CH + c] = x[i][j];
+      if (row == rows - 1) for (int j = 0; j < KW - 1; j++) next[j * CH + c] = x[i][j + 1];
     }
   }
   if (value) {

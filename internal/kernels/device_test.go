@@ -74,7 +74,7 @@ func deltaFigures(t *testing.T) {
 				}
 				layer := func(k *Delta) time.Duration {
 					return pace(t, s, 50, state, func(s *mlx.Scope, x mlx.Array) mlx.Array {
-						q, rows, _ := k.In(s, src)
+						q, rows, _, _ := k.In(s, src)
 						y, after := k.Scan(s, q, &rows, x)
 						k.Out(s, y, z, w)
 						return after
