@@ -127,11 +127,7 @@ func (c *Cache) commit(s *mlx.Scope, n nn.Rows) error {
 	}
 	after := c.at.Advance(s, n)
 	if !c.commitRecorded(s, n) {
-		for _, r := range c.rec {
-			if r != nil {
-				r.commit(s, n)
-			}
-		}
+		commitRows(s, c.rec, n)
 	}
 	if err := s.Err(); err != nil {
 		return err

@@ -105,16 +105,31 @@ func (l *gatedDelta) tail(s *mlx.Scope, r *recurrent, dt mlx.Dtype) mlx.Array {
 	return r.conv
 }
 
-// commit computes the state after the first n rows of the pending block.
-func (r *recurrent) commit(s *mlx.Scope, n nn.Rows) {
-	b := &r.block
-	switch {
-	case n.Exact() && n.N == 0:
-		r.next.conv, r.next.state = mlx.Array{}, mlx.Array{}
-	case n.Exact() && n.N == b.rows:
-		r.next.conv, r.next.state = b.last(s), b.after
-	default: // the kept rows once more, from the state before the block
-		r.next.conv, r.next.state = b.rule.Keep(s, b.in, r.state, b.convIn, n.N, n.Array)
+// commitRows computes the states of layers after the first n rows of their pending
+// blocks. Layers without a state are nil.
+func commitRows(s *mlx.Scope, rec []*recurrent, n nn.Rows) {
+	var again []*recurrent // whose kept rows run once more, from the state before the block
+	var blocks []kernels.DeltaBlock
+	for _, r := range rec {
+		if r == nil {
+			continue
+		}
+		b := &r.block
+		switch {
+		case n.Exact() && n.N == 0:
+			r.next.conv, r.next.state = mlx.Array{}, mlx.Array{}
+		case n.Exact() && n.N == b.rows:
+			r.next.conv, r.next.state = b.last(s), b.after
+		default:
+			again, blocks = append(again, r), append(blocks, kernels.DeltaBlock{Rows: b.in, State: r.state, ConvIn: b.convIn})
+		}
+	}
+	if len(again) == 0 {
+		return
+	}
+	tails, states := again[0].block.rule.Keep(s, blocks, n.N, n.Array)
+	for i, r := range again {
+		r.next.conv, r.next.state = tails[i], states[i]
 	}
 }
 

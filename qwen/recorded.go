@@ -207,11 +207,15 @@ func recordCommit(rec []*recurrent, rows int, counted bool) mlx.Func {
 		if counted {
 			count.Array, in = in[0], in[1:]
 		}
+		layers := make([]*recurrent, len(layouts))
 		for i, l := range layouts {
 			r := &recurrent{block: deltaBlock{rows: rows, rule: rules[i]}}
 			in = l.fill(&r.block, in)
 			r.state, in = in[0], in[1:]
-			r.commit(s, count)
+			layers[i] = r
+		}
+		commitRows(s, layers, count)
+		for _, r := range layers {
 			out = append(out, r.next.conv)
 			if counted {
 				out = append(out, r.next.state)

@@ -44,8 +44,8 @@ var planted = []fault{
 		"./dflash", "TestReference/tiny-qwen3$/block_16|TestMaxTokens",
 	},
 	{
-		"convolution tail one row late", "internal/kernels/delta.go",
-		"s.SliceAxis(convIn, 1, n, n+kept)", "s.SliceAxis(convIn, 1, n-1, n-1+kept)",
+		"convolution tail one row late", "internal/kernels/deltakeep.go",
+		"s.SliceAxis(b.ConvIn, 1, n, n+kept)", "s.SliceAxis(b.ConvIn, 1, n-1, n-1+kept)",
 		"./dflash", "TestRollbackRounds/gated_delta",
 	},
 	{
@@ -209,9 +209,24 @@ var planted = []fault{
 		"./internal/kernels", "TestKernels",
 	},
 	{
-		"a draft more than the target chose is accepted", "dflash/cycle.go",
-		"return s.Sum(s.CumProd(right, 0), true, 0)", "return s.Sum(right, true, 0)",
+		"a draft more than the target chose is accepted", "dflash/accept.go",
+		"a.Count = s.Sum(s.CumProd(right, 0), true, 0)", "a.Count = s.Sum(right, true, 0)",
 		"./dflash", "TestReference/tiny-qwen3$/block_16",
+	},
+	{
+		"the later of two equal scores is chosen", "internal/kernels/choicetext.go",
+		"if (a > top)", "if (a >= top)",
+		"./internal/kernels", "TestLargest",
+	},
+	{
+		"a layer's states are another's", "internal/kernels/deltakeep.go",
+		"%s = %s%d;\", name, name, i)", "%s = %s%d;\", name, name, i/2)",
+		"./internal/kernels", "TestKernels",
+	},
+	{
+		"a part of a row's attention is left out", "internal/kernels/attentiontext.go",
+		"share[k] > 0 ?", "share[k] > 0 && p < SPLITS - 1 ?",
+		"./internal/kernels", "TestKernels",
 	},
 	{
 		"an end of sequence inside a block is overrun", "dflash/session.go",

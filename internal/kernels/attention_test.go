@@ -94,6 +94,21 @@ func attentionTrials(s *mlx.Scope) []trial {
 	return out
 }
 
+// joinTrials are parts of which all have weight, or some.
+func joinTrials(s *mlx.Scope) []trial {
+	var out []trial
+	r := newSource(s, 13)
+	for i, d := range attentionShapes {
+		for _, live := range []float64{3, 0} {
+			weights := s.Concat(-1, r.normal(mlx.Float32, 0, 2, splits, 3, d.Queries, 1), s.Maximum(r.normal(mlx.Float32, live, 1, splits, 3, d.Queries, 1), s.Scalar(0, mlx.Float32)))
+			q := Cols{r.normal(mlx.Float32, 0, 1, 1, 3, 7+d.Queries*d.queryWidth()), 7, d.Queries * d.queryWidth()}
+			call := d.joinCall(r.normal(mlx.Float32, 0, 1, splits, 3, d.Queries, d.Dim), weights, q)
+			out = append(out, trial{fmt.Sprintf("join of shape %d, weights around %v", i, live), d.joinSpec(), call, 1e-5})
+		}
+	}
+	return out
+}
+
 // Both steps, as kernels and as operations, give MLX's attention.
 func TestAttention(t *testing.T) {
 	do(t, func(s *mlx.Scope) {

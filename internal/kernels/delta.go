@@ -9,10 +9,12 @@ import (
 // Delta runs one model's gated-delta layers: what comes before the scan, the
 // scan, and what follows. On a GPU each is one launch, and the scan of a prompt two.
 type Delta struct {
-	shape               DeltaShape
-	in, scan, keep, out *mlx.Kernel // nil where operations serve
-	chunks              chunks      // for prompts
-	all                 mlx.Array   // a count above every number of rows
+	shape         DeltaShape
+	set           *Set
+	in, scan, out *mlx.Kernel         // nil where operations serve
+	keep          map[int]*mlx.Kernel // by the number of layers in a launch
+	chunks        chunks              // for prompts
+	all           mlx.Array           // a count above every number of rows
 }
 
 // DeltaRows is the scan's input for a block of rows.
@@ -44,13 +46,13 @@ type DeltaSource struct {
 // Delta makes the kernels for layers of a shape. It is never nil: without a Set,
 // or for a shape that the texts do not cover, operations serve.
 func (set *Set) Delta(d DeltaShape) *Delta {
-	k := &Delta{shape: d}
+	k := &Delta{shape: d, set: set}
 	if set == nil || !d.covered() {
 		return k
 	}
 	k.in = set.kernel(d.inSpec())
 	k.scan = set.kernel(d.scanSpec())
-	k.keep = set.kernel(d.keepSpec())
+	k.keep = map[int]*mlx.Kernel{}
 	k.out = set.kernel(d.outSpec())
 	k.chunks = set.chunks(d)
 	k.all = Near(set.owner, set.owner.Full(math.MaxInt32, mlx.Int32, 1))
@@ -165,55 +167,9 @@ func (k *Delta) Scan(s *mlx.Scope, q mlx.Array, r *DeltaRows, state mlx.Array) (
 	return s.Reshape(y, t, d.ValueHeads, d.ValueDim), after
 }
 
-func (d DeltaShape) keepSpec() mlx.KernelSpec {
-	return mlx.KernelSpec{
-		Name:    "godflash_delta_keep",
-		Inputs:  []string{"k", "v", "g", "beta", "state", "conv_in", "count"},
-		Outputs: []string{"after", "tail"},
-		Metal:   metal(deltaKeepText), CUDA: cuda(deltaKeepText),
-		Fallback: func(s *mlx.Scope, in []mlx.Array, _ mlx.Launch) []mlx.Array {
-			rows := d.input(s, in[0], in[1], in[2], in[3])
-			return []mlx.Array{rows.replay(s, in[4], in[0].Dim(0), in[6]), d.tail(s, in[5], in[6])}
-		},
-	}
-}
-
-// Keep is what the first n rows of r leave, or, with a count, int32 [1] and at
-// most n, as many rows as it says: the state after them, begun from state, and the
-// last inputs of the convolution, cut from convIn.
-func (k *Delta) Keep(s *mlx.Scope, r DeltaRows, state, convIn mlx.Array, n int, count mlx.Array) (tail, after mlx.Array) {
-	if k.keep == nil {
-		kept := k.shape.Taps - 1
-		if count.Valid() {
-			tail = k.shape.tail(s, convIn, count)
-		} else {
-			tail = s.Contiguous(s.SliceAxis(convIn, 1, n, n+kept))
-		}
-		return tail, r.in.replay(s, state, n, count)
-	}
-	if !count.Valid() {
-		count = mlx.FromSlice(s, []int32{int32(n)})
-	}
-	out := k.shape.keepCall(&r, state, convIn, count).run(s, k.keep)
-	if len(out) != 2 {
-		return mlx.Array{}, mlx.Array{}
-	}
-	return out[1], out[0]
-}
-
 // tail is the convolution's input before the row that follows count of convIn's.
 func (d DeltaShape) tail(s *mlx.Scope, convIn, count mlx.Array) mlx.Array {
 	return s.SliceDynamic(convIn, count, []int{1}, []int{1, d.Taps - 1, convIn.Dim(2)})
-}
-
-func (d DeltaShape) keepCall(r *DeltaRows, state, convIn, count mlx.Array) call {
-	scan := d.scanCall(r.K, r, state, count)
-	tail := (d.Taps - 1) * d.channels()
-	return call{in: []mlx.Array{r.K, r.V, r.G, r.Beta, state, convIn, count}, launch: mlx.Launch{
-		Outputs: []mlx.Output{scan.launch.Outputs[1], {Dtype: convIn.Dtype(), Shape: d.Tail()}},
-		Grid:    scan.launch.Grid, Group: scan.launch.Group,
-		Template: d.template(mlx.TemplateArg{Name: "CH", Value: d.channels()}, mlx.TemplateArg{Name: "TAIL", Value: tail}),
-	}}
 }
 
 func (k *Delta) launch(s *mlx.Scope, q mlx.Array, r *DeltaRows, state, count mlx.Array) (y, after mlx.Array) {

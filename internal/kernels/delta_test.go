@@ -66,9 +66,16 @@ func deltaTrials(s *mlx.Scope) []trial {
 				})
 				if n <= t {
 					convIn := r.normal([]mlx.Dtype{mlx.Float32, mlx.BFloat16}[t%2], 0, 1, 1, d.Taps-1+t, d.channels())
+					blocks := []DeltaBlock{{rows, state, convIn}}
+					if t == 5 { // in one launch with others
+						for range 2 {
+							_, rows := deltaRows(r, d, t)
+							blocks = append(blocks, DeltaBlock{rows, r.normal(mlx.Float32, 0, 1, d.State()...), r.normal(convIn.Dtype(), 0, 1, convIn.Shape()...)})
+						}
+					}
 					out = append(out, trial{
-						fmt.Sprintf("keep, shape %d, %d of %d rows", i, n, t), d.keepSpec(),
-						d.keepCall(&rows, state, convIn, mlx.FromSlice(s, []int32{int32(n)})), 3e-6,
+						fmt.Sprintf("keep, shape %d, %d of %d rows of %d layers", i, n, t, len(blocks)), d.keepSpec(len(blocks)),
+						d.keepCall(blocks, mlx.FromSlice(s, []int32{int32(n)})), 3e-6,
 					})
 				}
 			}
@@ -90,8 +97,8 @@ func TestDeltaScanRowByRow(t *testing.T) {
 		run := runner(t, s, d.scanSpec(), whole)
 		block := run(whole)
 		convIn := r.normal(mlx.Float32, 0, 1, 1, d.Taps-1+rows, d.channels())
-		keep := d.keepCall(&in, state, convIn, mlx.FromSlice(s, []int32{kept}))
-		replayed := runner(t, s, d.keepSpec(), keep)(keep)
+		keep := d.keepCall([]DeltaBlock{{in, state, convIn}}, mlx.FromSlice(s, []int32{kept}))
+		replayed := runner(t, s, d.keepSpec(1), keep)(keep)
 		row := func(a mlx.Array, i int) mlx.Array { return s.SliceAxis(a, 0, i, i+1) }
 		size := len(block[0]) / rows
 		for i := range rows {

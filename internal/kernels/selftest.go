@@ -120,6 +120,7 @@ func samples(s *mlx.Scope) []sample {
 	}
 	in := DeltaRows{K: wave(f32, rows, 1, 32), V: wave(f32, rows, 2, 32), G: s.Full(0.9, f32, rows, 2), Beta: s.Full(0.1, f32, rows, 2)}
 	state := wave(f32, 1, 2, 32, 32)
+	kept := []DeltaBlock{{in, state, wave(f32, 1, 3+rows, ch)}, {in, wave(f32, 1, 2, 32, 32), wave(f32, 1, 3+rows, ch)}}
 
 	long := DeltaShape{KeyHeads: 1, ValueHeads: 2, KeyDim: 128, ValueDim: 32, Taps: 4, Eps: 1e-6}
 	unit := func() mlx.Array { return long.unit(s, wave(f32, 40, 1, 128), 1/math.Sqrt(128)) }
@@ -163,7 +164,7 @@ func samples(s *mlx.Scope) []sample {
 	out := []sample{
 		{spec: d.inSpec(), call: d.inCall(source), tolerance: 1e-4},
 		{spec: d.scanSpec(), call: d.scanCall(wave(f32, rows, 1, 32), &in, state, mlx.FromSlice(s, []int32{2})), tolerance: 1e-4},
-		{spec: d.keepSpec(), call: d.keepCall(&in, state, wave(f32, 1, 3+rows, ch), mlx.FromSlice(s, []int32{2})), tolerance: 1e-4},
+		{spec: d.keepSpec(1), call: d.keepCall(kept[:1], mlx.FromSlice(s, []int32{2})), tolerance: 1e-4},
 		// Operations on a GPU may multiply these in TF32.
 		{spec: long.chunkPrepareSpec(), call: prepare, tolerance: 0.01},
 		{spec: long.chunkScanSpec(), call: chunkScan, tolerance: 0.01},
@@ -190,6 +191,9 @@ func samples(s *mlx.Scope) []sample {
 	}
 	if len(parts) == 2 {
 		out = append(out, sample{spec: h.joinSpec(), call: h.joinCall(parts[0], parts[1], q), tolerance: 0.03})
+	}
+	if several := d.keepSpec(2); s.NewKernel(several, nil).Backend() == "cuda" {
+		out = append(out, sample{spec: several, call: d.keepCall(kept, mlx.FromSlice(s, []int32{2})), tolerance: 1e-4})
 	}
 	if s.Library().Device() == mlx.DeviceGPU { // on CPUs the operation adds in bfloat16
 		out = append(out, sample{spec: chainSpec(false), call: chain, tolerance: 0.1}, sample{spec: chainSpec(false), call: gates, tolerance: 0.1})

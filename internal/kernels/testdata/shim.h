@@ -240,10 +240,10 @@ int main() {
     blockDim = {(u32)b[0], (u32)b[1], (u32)b[2]};
     gridDim = {(u32)((g[0] + b[0] - 1) / b[0]), (u32)((g[1] + b[1] - 1) / b[1]), (u32)((g[2] + b[2] - 1) / b[2])};
     const int n = word(), guard = 64;
-    char* memory[64];
-    Shape shapes[64];
-    int output[64], bytes[64];
-    void* args[128];
+    char* memory[128];
+    Shape shapes[128];
+    int output[128], bytes[128];
+    void* args[256];
     for (int i = 0; i < n; i++) {
       must_read(&shapes[i], sizeof(Shape));
       output[i] = word();
