@@ -230,6 +230,29 @@ func TestLoadMemory(t *testing.T) {
 	require.Equal(t, before.Active, memory().Active)
 }
 
+// Case 80 for quantised weights: what is resident is at most 1.1 times the files.
+func TestLoadMemoryQuantized(t *testing.T) {
+	for _, dir := range []string{"tiny-qwen3.5/target-4bit", "tiny-qwen3/target-mxfp4"} {
+		dir := filepath.Join("..", "testdata", dir)
+		info, err := os.Stat(filepath.Join(dir, "model.safetensors"))
+		require.NoError(t, err)
+		active := func() int64 {
+			require.NoError(t, lib.ClearCache(t.Context()))
+			m, err := lib.Memory(t.Context())
+			require.NoError(t, err)
+			return m.Active
+		}
+		before := active()
+		m, err := qwen.Load(t.Context(), lib, dir, nil)
+		require.NoError(t, err)
+		resident := active() - before
+		require.Greater(t, resident, 9*info.Size()/10, dir)
+		require.LessOrEqual(t, resident, 11*info.Size()/10, dir)
+		require.NoError(t, m.Close())
+		require.Equal(t, before, active())
+	}
+}
+
 // A folder under a name that could be a format string, or with spaces, loads.
 func TestFolderNames(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "100% größe %s %n")
