@@ -36,13 +36,32 @@ const (
 	chainRows = 64
 	// chainColumns divides the inputs of those in 4 bits: four groups, which lie aligned.
 	chainColumns = 256
-	// multiprocessors are those of a large GPU, each of which has one block.
-	multiprocessors = 132
 	// stages are those of a warp's ring, see chainText.
 	stages = 3
-	// productMemory is what a block may have of shared memory.
-	productMemory = 192 << 10
 )
+
+// largeGPU is what kernels were made for, an H200, and what is assumed where the
+// device does not say.
+var largeGPU = mlx.GPU{Multiprocessors: 132, SharedMemory: 192 << 10}
+
+// gpuOf is the device, of whose shared memory kernels take no more than they were
+// made for.
+func gpuOf(lib *mlx.Library) mlx.GPU {
+	gpu, ok := lib.GPU()
+	if !ok {
+		return largeGPU
+	}
+	return mlx.GPU{Multiprocessors: gpu.Multiprocessors, SharedMemory: min(gpu.SharedMemory, largeGPU.SharedMemory)}
+}
+
+// memory is the bytes of shared memory that chainText needs.
+func (t tiling) memory() int {
+	line := 2 * (t.groups + 1)
+	if t.groups > 8 {
+		line += 4
+	}
+	return t.warps * 16 * (stages*line*16 + 2*36*4)
+}
 
 // wide says that a warp takes more than four groups, which wants more registers
 // than 16 warps can have.
@@ -50,9 +69,9 @@ func (t tiling) wide() bool { return t.groups > 4 }
 
 // tile chooses the tiling that takes least by a model of what an H200 was measured
 // to take with 16 rows, in nanoseconds: for a tile of 16 outputs and for each group
-// in it, to prepare a group of x, and to add the parts. ok is false where the sizes
-// do not divide.
-func tile(in, out int) (best tiling, ok bool) {
+// in it, to prepare a group of x, and to add the parts. A multiprocessor has one
+// block. ok is false where the sizes do not divide.
+func tile(gpu mlx.GPU, in, out int) (best tiling, ok bool) {
 	const perTile, perGroup, prepare, split, add = 500, 16, 60, 2500, 30
 	if in%128 != 0 || out == 0 {
 		return best, false
@@ -63,10 +82,13 @@ func tile(in, out int) (best tiling, ok bool) {
 			// Of several parts 16 warps with few registers were faster than 8 with many.
 			wide, whole := most.groups > 4, groups == most.groups*most.warps
 			warps := ((groups+splits-1)/splits + most.groups - 1) / most.groups
-			if groups < most.groups || warps > most.warps || wide && !(whole && splits == 1) {
+			if groups < most.groups || warps > most.warps || wide && !(whole && splits == 1) || splits > gpu.Multiprocessors {
 				continue
 			}
-			each := (tiles + multiprocessors/splits - 1) / (multiprocessors / splits)
+			if (tiling{groups: most.groups, warps: warps}).memory() > gpu.SharedMemory {
+				continue
+			}
+			each := (tiles + gpu.Multiprocessors/splits - 1) / (gpu.Multiprocessors / splits)
 			cost := each*(perTile+perGroup*warps*most.groups) + prepare*warps*most.groups
 			if splits > 1 {
 				cost += split + add*each*splits
@@ -76,7 +98,7 @@ func tile(in, out int) (best tiling, ok bool) {
 			}
 		}
 	}
-	return best, true
+	return best, least > 0
 }
 
 // Chain prepares a map for a chain; not valid where the weight or the device does
@@ -95,7 +117,7 @@ func (set *Set) Chain(s *mlx.Scope, w Weight) Chained {
 		return Chained{}
 	}
 	in, out := q.W.Dim(1)*8, q.W.Dim(0)
-	t, ok := tile(in, out)
+	t, ok := tile(set.gpu, in, out)
 	if !ok || in%chainColumns != 0 || out%chainRows != 0 || !fitsQ4(in, q) || !set.tensorType(q.Scales.Dtype()) {
 		return Chained{}
 	}
@@ -129,7 +151,7 @@ func (a Around) outputs(x mlx.Array, out, rows int) (y, squares mlx.Output) {
 	if a.SwiGLU {
 		out /= 2
 	}
-	y, squares = mlx.Output{Dtype: x.Dtype(), Shape: []int{1, t, out}}, mlx.Output{Dtype: mlx.Float32, Shape: []int{1}}
+	y, squares = mlx.Output{Dtype: x.Dtype(), Shape: []int{1, t, out}}, mlx.Output{Dtype: mlx.Float32, Shape: []int{nearSize}}
 	if a.Sums {
 		squares.Shape = []int{t, out / rows}
 	}
@@ -193,7 +215,7 @@ func (set *Set) Begin(s *mlx.Scope, x mlx.Array) Stream {
 }
 
 // chainSpec is the product for tilings that are wide, or not.
-func chainSpec(wide bool) mlx.KernelSpec {
+func chainSpec(gpu mlx.GPU, wide bool) mlx.KernelSpec {
 	name, bounds := "godflash_q4", q4Header
 	if wide {
 		name, bounds = "godflash_q4_wide", q4WideHeader
@@ -207,7 +229,7 @@ func chainSpec(wide bool) mlx.KernelSpec {
 			Header: compact(cudaHeader) + compact(q4Macros) + compact(mmaHeader) + compact(copyHeader) + compact(attentionMacros) + compact(chainMacros) + compact(bounds),
 			Source: cudaIndex + compact(chainText),
 		},
-		SharedMemory: productMemory,
+		SharedMemory: gpu.SharedMemory,
 		Fallback:     composeChain,
 	}
 }
@@ -237,7 +259,7 @@ func composeChain(s *mlx.Scope, in []mlx.Array, l mlx.Launch) []mlx.Array {
 	parts := s.Reshape(s.Concat(0, products...), -1, t, out)
 	y := s.Sum(s.Reshape(parts, -1, 1, t, out), false, 0)
 	if len(products) == 1 {
-		parts = s.Zeros(mlx.Float32, 1)
+		parts = s.Zeros(mlx.Float32, nearSize)
 	}
 	if templateBool(l, "NORM") {
 		y = s.Mul(y, inverseRoot(s, x, in[6], templateFloat(l, "EPS")))
@@ -260,7 +282,7 @@ func composeAround(s *mlx.Scope, y, residual mlx.Array, l mlx.Launch, rows, half
 	if templateBool(l, "RES") {
 		y = s.Add(y, residual)
 	}
-	squares = s.Zeros(mlx.Float32, 1)
+	squares = s.Zeros(mlx.Float32, nearSize)
 	if templateBool(l, "SQ") {
 		squares = s.Sum(s.Square(s.Reshape(f(y), t, -1, rows)), false, 2)
 	}
@@ -281,7 +303,7 @@ func inverseRoot(s *mlx.Scope, x, sums mlx.Array, eps float32) mlx.Array {
 func (c *Chained) call(none mlx.Array, x Stream, q mlx.Quantized, a Around) call {
 	norm, sums, residual := a.inputs(none, x)
 	y, squares := a.outputs(x.X, c.out, 16)
-	blocks, parts := c.t.blocks, []int{1}
+	blocks, parts := c.t.blocks, []int{nearSize}
 	if a.SwiGLU {
 		blocks = min(blocks, c.out/32)
 	}

@@ -35,7 +35,7 @@ func chainTrials(s *mlx.Scope) []trial {
 		newLink(r, 512, 32, tiling{8, 1, 1, 1}),
 	} {
 		name := fmt.Sprintf("chain, %d to %d", m.in, m.out)
-		out = append(out, aroundTrials(r, name, chainSpec(m.t.wide()), m.in, m.out, 3, func(x Stream, a Around) call { return m.call(none, x, a) })...)
+		out = append(out, aroundTrials(r, name, chainSpec(gpuOf(lib), m.t.wide()), m.in, m.out, 3, func(x Stream, a Around) call { return m.call(none, x, a) })...)
 		x := r.normal(mlx.BFloat16, 0, 1, 1, 7, m.in)
 		out = append(out, trial{fmt.Sprintf("squares of %d", m.in), squaresSpec(), squaresCall(x), 1e-4})
 	}
@@ -70,7 +70,7 @@ func TestChainRowByRow(t *testing.T) {
 	do(t, func(s *mlx.Scope) {
 		r, none := newSource(s, 22), s.Zeros(mlx.Float32, 1)
 		q := newLink(r, 1024, 192, tiling{4, 2, 2, 3})
-		rowByRow(t, r, chainSpec(false), q.in, q.out, func(x Stream, a Around) call { return q.call(none, x, a) })
+		rowByRow(t, r, chainSpec(gpuOf(lib), false), q.in, q.out, func(x Stream, a Around) call { return q.call(none, x, a) })
 		d := newDenseLink(r, 1536, 96, denseTiling{nt: 6, d: 5})
 		rowByRow(t, r, denseSpec(false), d.in, d.out, func(x Stream, a Around) call { return d.call(none, x, a) })
 	})
@@ -111,15 +111,6 @@ func rowByRow(t *testing.T, r source, spec mlx.KernelSpec, in, out int, product 
 	}
 }
 
-// memory is what a block has of shared memory, see chainText.
-func (t tiling) memory() int {
-	line := 32 * (t.groups + 1)
-	if t.groups > 8 {
-		line += 64
-	}
-	return t.warps * 16 * (stages*line + 2*36*4)
-}
-
 func TestTile(t *testing.T) {
 	for _, x := range []struct {
 		in, out int
@@ -141,13 +132,29 @@ func TestTile(t *testing.T) {
 		{64, 64, tiling{}, false},
 		{4000, 6144, tiling{}, false},
 	} {
-		got, ok := tile(x.in, x.out)
+		got, ok := tile(largeGPU, x.in, x.out)
 		require.Equal(t, x.ok, ok, "%d to %d", x.in, x.out)
 		require.Equal(t, x.want, got, "%d to %d", x.in, x.out)
 		if ok {
 			require.GreaterOrEqual(t, got.groups*got.warps*got.splits*64, x.in)
-			require.LessOrEqual(t, got.memory(), productMemory)
-			require.LessOrEqual(t, got.blocks*got.splits, multiprocessors)
+			require.LessOrEqual(t, got.memory(), largeGPU.SharedMemory)
+			require.LessOrEqual(t, got.blocks*got.splits, largeGPU.Multiprocessors)
 		}
 	}
+}
+
+// Devices with less shared memory, or fewer multiprocessors, have tilings of their own.
+func TestTileSmaller(t *testing.T) {
+	for _, gpu := range []mlx.GPU{{Multiprocessors: 108, SharedMemory: 163 << 10}, {Multiprocessors: 128, SharedMemory: 99 << 10}, {Multiprocessors: 24, SharedMemory: 99 << 10}} {
+		for _, x := range [][2]int{{4096, 6144}, {4096, 151936}, {12288, 4096}, {5120, 34816}, {17408, 5120}, {2048, 512}, {896, 40}} {
+			got, ok := tile(gpu, x[0], x[1])
+			require.True(t, ok)
+			require.LessOrEqual(t, got.memory(), gpu.SharedMemory, "%v", got)
+			require.LessOrEqual(t, got.blocks*got.splits, gpu.Multiprocessors)
+			require.GreaterOrEqual(t, got.groups*got.warps*got.splits*64, x[0])
+			require.LessOrEqual(t, got.blocks, (x[1]+15)/16)
+		}
+	}
+	_, ok := tile(mlx.GPU{Multiprocessors: 8, SharedMemory: 1000}, 4096, 4096)
+	require.False(t, ok, "nothing fits")
 }

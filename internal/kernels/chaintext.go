@@ -266,9 +266,9 @@ if (SPLITS > 1) {
     }
   }
 }
-if (tid == 0 && bid == 0 && part == 0) {
-  if (!SQ) squares[0] = 0;
-  if (SPLITS == 1) parts[0] = 0;
+if (tid < 4 && bid == 0 && part == 0) {
+  if (!SQ) squares[tid] = 0;
+  if (SPLITS == 1) parts[tid] = 0;
 }
 `
 

@@ -147,7 +147,7 @@ for (int i = 0; i < TURNS; i++) {
 if (SQ) {
   q += GF_XOR(q, 1); q += GF_XOR(q, 2); q += GF_XOR(q, 4);
   if (m < rows && n0 == 0) squares[m * (N / ROWS) + bid] = q;
-} else if (bid == 0 && tid == 0) {
-  squares[0] = 0;
+} else if (bid == 0 && tid < 4) {
+  squares[tid] = 0;
 }
 `

@@ -228,7 +228,7 @@ func (d MixShape) upCall(x, chosen mlx.Array, m MixMaps) call {
 }
 
 func (d MixShape) downCall(h, chosen, weights mlx.Array, m MixMaps, a Around) call {
-	t, residual, squares := h.Dim(0), a.Residual, []int{1}
+	t, residual, squares := h.Dim(0), a.Residual, []int{nearSize}
 	if !residual.Valid() {
 		residual = h
 	}

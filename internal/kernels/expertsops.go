@@ -132,7 +132,7 @@ func composeDown(s *mlx.Scope, in []mlx.Array, l mlx.Launch) []mlx.Array {
 	if templateBool(l, "RES") {
 		y = s.Add(y, in[9])
 	}
-	squares := s.Zeros(mlx.Float32, 1)
+	squares := s.Zeros(mlx.Float32, nearSize)
 	if templateBool(l, "SQ") {
 		squares = s.Sum(s.Square(s.Reshape(s.AsType(y, mlx.Float32), t, -1, 16)), false, 2)
 	}

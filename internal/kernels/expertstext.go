@@ -281,6 +281,6 @@ if (warp == 0) {
     float q = sum * sum;
     for (int o = 8; o > 0; o >>= 1) q += GF_XOR(q, o);
     if (lane == 0) squares[bid * (H / 16) + blockIdx.y] = q;
-  } else if (bid == 0 && n0 == 0 && lane == 0) squares[0] = 0;
+  } else if (bid == 0 && n0 == 0 && lane < 4) squares[lane] = 0;
 }
 `

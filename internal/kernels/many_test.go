@@ -12,7 +12,7 @@ import (
 // leave nothing in the scope but their result.
 func TestManyRows(t *testing.T) {
 	do(t, func(s *mlx.Scope) {
-		set := &Set{owner: s, q4: s.NewKernel(chainSpec(false), nil)}
+		set := &Set{owner: s, gpu: largeGPU, q4: s.NewKernel(chainSpec(gpuOf(lib), false), nil)}
 		r := newSource(s, 11)
 		q := s.Quantize(r.normal(mlx.Float32, 0, 0.05, 40, 256), q4Options)
 		x := r.normal(mlx.Float32, 0, 1, 1, manyRows, 256)
@@ -28,9 +28,10 @@ func TestManyRows(t *testing.T) {
 // Products outside of chains divide long rows as well, with a counter of their own.
 func TestLongRows(t *testing.T) {
 	do(t, func(s *mlx.Scope) {
-		set, r := &Set{owner: s, q4: s.NewKernel(chainSpec(false), nil), none: s.Zeros(mlx.Float32, 1), composed: true}, newSource(s, 12)
+		set, r := &Set{owner: s, gpu: largeGPU, q4: s.NewKernel(chainSpec(gpuOf(lib), false), nil), none: s.Zeros(mlx.Float32, 1), composed: true}, newSource(s, 12)
 		q := s.Quantize(r.normal(mlx.BFloat16, 0, 0.02, 64, 16384), q4Options)
-		c := single(s, set.none, q)
+		c, ok := set.single(s, q)
+		require.True(t, ok)
 		require.Greater(t, c.t.splits, 1)
 		require.Equal(t, c.t.blocks, c.counter.Size())
 		require.Zero(t, floats(t, s, s.Max(c.counter, false))[0])

@@ -3,7 +3,7 @@ package kernels
 import "github.com/godflash/godflash/mlx"
 
 // nearSize is the number of elements of 4 bytes to which MLX gives memory of their
-// own on CUDA.
+// own on CUDA. Results that a launch does not need have it as well.
 const nearSize = 4
 
 // Near is x, a single number that the device computed and that kernels of many

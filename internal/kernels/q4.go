@@ -33,7 +33,10 @@ func (set *Set) QuantizedMatMul(s *mlx.Scope, x mlx.Array, q mlx.Quantized) mlx.
 		s.Free(w, t) // or the scope would keep the weight until it closes
 		return y
 	case rows <= BlockRows && len(shape) == 3 && shape[0] == 1 && set.tensorType(dt) && fitsQ4(shape[2], q) && set.tensorType(q.Scales.Dtype()):
-		c := single(s, set.none, q)
+		c, ok := set.single(s, q)
+		if !ok {
+			break
+		}
 		if k := set.product(c.t); k.Backend() != "fallback" || set.composed {
 			out := c.call(set.none, Stream{X: x}, q, Around{}).run(s, k)
 			if len(out) != 3 {
@@ -48,18 +51,17 @@ func (set *Set) QuantizedMatMul(s *mlx.Scope, x mlx.Array, q mlx.Quantized) mlx.
 // single is a map for one product outside of a chain. Its counter, where it needs
 // one, is made of its own weight: two products may run at the same time, and of
 // plain zeros a compiled function would make one array for both.
-func single(s *mlx.Scope, none mlx.Array, q mlx.Quantized) Chained {
-	c := Chained{counter: none, in: q.W.Dim(1) * 8, out: q.W.Dim(0)}
-	c.t, _ = tile(c.in, c.out)
-	if c.t.splits > 1 {
+func (set *Set) single(s *mlx.Scope, q mlx.Quantized) (c Chained, ok bool) {
+	c = Chained{counter: set.none, in: q.W.Dim(1) * 8, out: q.W.Dim(0)}
+	if c.t, ok = tile(set.gpu, c.in, c.out); ok && c.t.splits > 1 {
 		words := s.SliceAxis(s.SliceAxis(q.W, 0, 0, c.t.blocks), 1, 0, 1)
 		c.counter = s.Sub(words, words)
 	}
-	return c
+	return c, ok
 }
 
-// fitsQ4: affine 4 bits in groups of 64, an even number of them. For one row MLX's operation is as fast, but has other bits
-// than a row of a block has.
+// fitsQ4: affine 4 bits in groups of 64, an even number of them. For one row MLX's
+// operation is as fast, but has other bits than a row of a block has.
 func fitsQ4(in int, q mlx.Quantized) bool {
 	o := q.Options
 	return o.Mode == mlx.Affine && (o.Bits == 0 || o.Bits == 4) && (o.GroupSize == 0 || o.GroupSize == 64) && in%128 == 0

@@ -38,7 +38,7 @@ func q4Trials(s *mlx.Scope) []trial {
 		newLink(r, 896, 40, tiling{4, 4, 1, 1}),
 		newLink(r, 1408, 24, tiling{4, 3, 2, 2}),
 	} {
-		spec := chainSpec(m.t.wide())
+		spec := chainSpec(gpuOf(lib), m.t.wide())
 		spec.Fallback = exactQ4
 		for _, t := range []int{1, 7, 16} {
 			call := m.call(s.Zeros(mlx.Float32, 1), Stream{X: r.normal(mlx.BFloat16, 0, 1, 1, t, m.in)}, Around{})
@@ -52,7 +52,7 @@ func exactQ4(s *mlx.Scope, in []mlx.Array, l mlx.Launch) []mlx.Array {
 	f := func(a mlx.Array) mlx.Array { return s.AsType(a, mlx.Float32) }
 	w := s.Dequantize(mlx.Quantized{W: in[1], Scales: f(in[2]), Biases: f(in[3]), Options: q4Options}, mlx.Float32)
 	y := s.AsType(s.MatMul(f(in[0]), s.Transpose(w)), mlx.BFloat16)
-	return []mlx.Array{y, composeChain(s, in, l)[1], s.Zeros(mlx.Float32, 1)}
+	return []mlx.Array{y, composeChain(s, in, l)[1], s.Zeros(mlx.Float32, nearSize)}
 }
 
 // A row of a block's product has the bits of the row alone.
@@ -63,7 +63,7 @@ func TestQ4RowByRow(t *testing.T) {
 		none := s.Zeros(mlx.Float32, 1)
 		x := r.normal(mlx.BFloat16, 0, 1, 1, 16, m.in)
 		whole := m.call(none, Stream{X: x}, Around{})
-		run := runner(t, s, chainSpec(false), whole)
+		run := runner(t, s, chainSpec(gpuOf(lib), false), whole)
 		block := run(whole)[0]
 		for i := range 16 {
 			row := run(m.call(none, Stream{X: s.Contiguous(s.SliceAxis(x, 1, i, i+1))}, Around{}))[0]

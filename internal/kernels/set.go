@@ -20,6 +20,7 @@ type Set struct {
 	squares, addNorm, swiglu *mlx.Kernel
 	mix                      *mixture
 	composed                 bool
+	gpu                      mlx.GPU
 	none                     mlx.Array // float32 [1], for inputs that a launch does not use
 }
 
@@ -38,8 +39,8 @@ func New(ctx context.Context, owner *mlx.Scope, log *slog.Logger) *Set {
 	if owner.Library().Device() == mlx.DeviceCPU && !composed {
 		return nil
 	}
-	set := &Set{owner: owner, log: log, composed: composed}
-	set.q4, set.q4Wide = set.kernel(chainSpec(false)), set.kernel(chainSpec(true))
+	set := &Set{owner: owner, log: log, composed: composed, gpu: gpuOf(owner.Library())}
+	set.q4, set.q4Wide = set.kernel(chainSpec(set.gpu, false)), set.kernel(chainSpec(set.gpu, true))
 	set.chained = set.q4 != nil
 	set.squares, set.addNorm, set.swiglu = set.kernel(squaresSpec()), set.kernel(addNormSpec()), set.kernel(swigluSpec())
 	set.dense, set.wide = set.kernel(denseSpec(false)), set.kernel(denseSpec(true))

@@ -8,6 +8,8 @@
 typedef int alloc_fn(void **, size_t, unsigned);
 typedef int address_fn(uintptr_t *, void *, unsigned);
 typedef int free_fn(void *);
+typedef int device_fn(int *);
+typedef int attribute_fn(int *, int, int);
 
 // For all contexts of the process, and mapped for the device.
 enum { PORTABLE = 1, MAPPED = 2 };
@@ -47,3 +49,14 @@ void gf_pinned_free(uintptr_t host) {
 }
 
 void gf_pinned_read(uintptr_t host, size_t n, int32_t *out) { memcpy(out, (const void *)host, n * sizeof *out); }
+
+int gf_device_attribute(int attribute) {
+  void *found[2] = {driver("cuCtxGetDevice"), driver("cuDeviceGetAttribute")};
+  device_fn *current;
+  attribute_fn *get;
+  memcpy(&current, &found[0], sizeof current);
+  memcpy(&get, &found[1], sizeof get);
+  int device, value;
+  if (!gf_on_worker() || !current || !get || current(&device) != 0 || get(&value, attribute, device) != 0) return 0;
+  return value;
+}

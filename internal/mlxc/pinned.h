@@ -11,4 +11,7 @@ void gf_pinned_free(uintptr_t host);
 // Copies n ints that a kernel wrote; the caller has waited for the kernel.
 void gf_pinned_read(uintptr_t host, size_t n, int32_t *out);
 
+// An attribute of the current CUDA device (CUdevice_attribute), 0 where there is none.
+int gf_device_attribute(int attribute);
+
 #endif

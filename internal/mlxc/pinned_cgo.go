@@ -22,3 +22,6 @@ func ReadPinned(host uintptr, out []int32) {
 		C.gf_pinned_read(C.uintptr_t(host), C.size_t(len(out)), (*C.int32_t)(&out[0]))
 	}
 }
+
+// DeviceAttribute is an attribute of the worker's CUDA device, 0 where there is none.
+func DeviceAttribute(a int) int { return int(C.gf_device_attribute(C.int(a))) }
