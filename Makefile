@@ -23,7 +23,7 @@ RACE ?= ./...
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOFUMPT := mvdan.cc/gofumpt@v0.12.0
 
-.PHONY: demo test native race faults check bench vet staticcheck format modules abi platforms go
+.PHONY: demo test test-long test-rest native race faults check bench vet staticcheck format modules abi platforms go
 
 # First a function that the demo pair has learned by heart, which a drafter
 # guesses well, then one that it has never seen.
@@ -38,8 +38,19 @@ demo: native
 	printf '%s\n' 'Package flag. Write this Go function:' 'func (f *FlagSet) defaultUsage()' \
 		'defaultUsage is the default function to print a usage message.' | bin/generate -compare -prompt-file -
 
+# Each process has one thread for MLX, and dflash's tests take longer than all the
+# others together: two processes share them.
+LONG := ^(TestDistribution|TestKinds|TestReference|TestRollbackRounds|TestNoLeak|TestSeededEqualsPlain|TestPenaltiesEqualPlain)$$
+
 test: native
-	$(GO) test -timeout 20m ./...
+	@$(MAKE) --no-print-directory -j 2 test-long test-rest
+
+test-long: go
+	$(GO) test -timeout 20m -run '$(LONG)' ./dflash
+
+test-rest: go
+	$(GO) test -timeout 20m $$($(GO) list ./... | grep -v '/dflash$$')
+	$(GO) test -timeout 20m -skip '$(LONG)' ./dflash
 
 race: native
 	$(GO) test -race -timeout 40m $(RACE)
