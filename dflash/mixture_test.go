@@ -9,36 +9,22 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/godflash/godflash/dflash"
+	"github.com/godflash/godflash/internal/fixture"
 	"github.com/godflash/godflash/internal/safetensors"
 )
-
-// readTensors is a folder's tensors.
-func readTensors(t testing.TB, dir string) tensorMap {
-	t.Helper()
-	files, err := safetensors.Open(dir)
-	require.NoError(t, err)
-	tensors := tensorMap{}
-	for name, tensor := range files.Tensors {
-		data, err := tensor.Read()
-		require.NoError(t, err)
-		tensors[name] = safetensors.WriteTensor{Name: name, Dtype: tensor.Dtype, Shape: tensor.Shape, Data: data}
-	}
-	return tensors
-}
 
 // derived writes a model folder with another's text files and the tensors and
 // configuration that edit makes of its own.
 func derived(t testing.TB, from string, edit func(tensors tensorMap, config object)) string {
 	t.Helper()
 	dir := t.TempDir()
-	tensors, config := readTensors(t, from), object{}
+	tensors, config := fixture.ReadTensors(t, from), object{}
 	entries, err := os.ReadDir(from)
 	require.NoError(t, err)
 	for _, f := range entries {
@@ -55,13 +41,7 @@ func derived(t testing.TB, from string, edit func(tensors tensorMap, config obje
 	data, err := json.Marshal(config)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), data, 0o644))
-	var list []safetensors.WriteTensor
-	for _, name := range slices.Sorted(maps.Keys(tensors)) {
-		tensor := tensors[name]
-		tensor.Name = name
-		list = append(list, tensor)
-	}
-	require.NoError(t, safetensors.Write(filepath.Join(dir, "model.safetensors"), list, nil))
+	fixture.WriteTensors(t, filepath.Join(dir, "model.safetensors"), tensors)
 	return dir
 }
 

@@ -24,7 +24,7 @@ type Posted struct {
 var opPost = newOp("Post", "", "")
 
 // Post prepares a, int32 and of one dimension, for [Posted.Read]. The result
-// belongs to s.
+// belongs to s. More than 1,024 numbers are read as by ToSlice on CUDA, too.
 func (s *Scope) Post(a Array) Posted {
 	if !s.begin(opPost) {
 		return Posted{}
@@ -58,8 +58,8 @@ func (p Posted) Read() ([]int32, error) {
 }
 
 const (
-	letterInts    = 512 // the longest letter; longer ones are not posted
-	letterboxSize = 64  // letters that can be on their way
+	letterInts    = 1024 // the longest letter
+	letterboxSize = 64   // letters that can be on their way
 )
 
 // letterbox is memory of the host that the device writes into. Only the worker
@@ -159,6 +159,7 @@ func (b *letterbox) post(s *Scope, a Array) Posted {
 		if !b.arrived(p) {
 			continue
 		}
+		p.number = 0 // whoever has the old letter reads its Array from here on
 		h := mlxc.Ref(p.to)
 		if h <= mlxc.OffWorker {
 			break

@@ -42,11 +42,11 @@ func TestPost(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, []int32{int32(8 + i), int32(i)}, got)
 		}
-		long := make([]int32, 1000)
+		long := make([]int32, 2000)
 		for i := range long {
 			long[i] = int32(i * i)
 		}
-		for _, want := range [][]int32{{5}, long[:512], long[:513], long, {}} {
+		for _, want := range [][]int32{{5}, long[:1024], long[:1025], long, {}} {
 			p := s.Post(s.Copy(mlx.FromSlice(s, want, len(want))))
 			got, err := p.Read()
 			require.NoError(t, err)
@@ -86,5 +86,18 @@ func TestSingleNumbers(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, n, got)
 		}
+	})
+}
+
+func TestGPU(t *testing.T) {
+	do(t, func(s *mlx.Scope) {
+		g, ok := s.Library().GPU()
+		if s.Library().Device() == mlx.DeviceCPU {
+			require.False(t, ok)
+			require.Zero(t, g)
+			return
+		}
+		t.Logf("%+v, known %v", g, ok)
+		require.Equal(t, ok, g.Multiprocessors > 0 && g.SharedMemory >= 48<<10)
 	})
 }

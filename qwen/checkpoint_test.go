@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/godflash/godflash/internal/fixture"
 	"github.com/godflash/godflash/internal/safetensors"
 	"github.com/godflash/godflash/mlx"
 	"github.com/godflash/godflash/qwen"
@@ -21,31 +22,18 @@ import (
 // checkpoint is a folder's tensors in memory, to edit and write again.
 type checkpoint map[string]safetensors.WriteTensor
 
-func readCheckpoint(t testing.TB, dir string) checkpoint {
-	t.Helper()
-	files, err := safetensors.Open(dir)
-	require.NoError(t, err)
-	ck := checkpoint{}
-	for name, tensor := range files.Tensors {
-		data, err := tensor.Read()
-		require.NoError(t, err)
-		ck[name] = safetensors.WriteTensor{Name: name, Dtype: tensor.Dtype, Shape: tensor.Shape, Data: data}
-	}
-	return ck
-}
+func readCheckpoint(t testing.TB, dir string) checkpoint { return fixture.ReadTensors(t, dir) }
 
 // write makes one file of all tensors or of those that pick names.
 func (ck checkpoint) write(t testing.TB, path string, pick func(string) bool) {
 	t.Helper()
-	var list []safetensors.WriteTensor
-	for _, name := range slices.Sorted(maps.Keys(ck)) {
+	some := map[string]safetensors.WriteTensor{}
+	for name, tensor := range ck {
 		if pick == nil || pick(name) {
-			tensor := ck[name]
-			tensor.Name = name
-			list = append(list, tensor)
+			some[name] = tensor
 		}
 	}
-	require.NoError(t, safetensors.Write(path, list, nil))
+	fixture.WriteTensors(t, path, some)
 }
 
 // copyFolder copies a model folder's JSON files, and its weights after edit.

@@ -71,6 +71,11 @@ var planted = []fault{
 		"./dflash", "TestPipelined$/tiny-qwen3$",
 	},
 	{
+		"layers of a prompt are freed with the taps that they gave", "qwen/model.go",
+		"slices.Concat(next, out.Taps, c.written(), ", "slices.Concat(next, c.written(), ",
+		"./internal/synthetic", "TestComposed",
+	},
+	{
 		"a drafter's window that has moved is read from its old place", "dflash/drafter.go",
 		"Base: kv.Origin(s)}, kernels.See", "Base: mlx.Array{}}, kernels.See",
 		"./internal/synthetic", "TestComposed",
