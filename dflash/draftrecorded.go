@@ -24,33 +24,35 @@ func (d *Drafter) open(s *mlx.Scope, c *DraftContext, rows int) (buffers []mlx.A
 }
 
 // standIn is a context for the recording of a pass over rows. Its buffers begin at
-// bases or, of the layers that have one, at origins.
-func (d *Drafter) standIn(at mlx.Array, bound int, buffers []mlx.Array, bases []int, origins []mlx.Array) *DraftContext {
+// bases or, where of gives one, at origins.
+func (d *Drafter) standIn(at mlx.Array, bound int, buffers []mlx.Array, bases, of []int, origins []mlx.Array) *DraftContext {
 	c := &DraftContext{at: nn.Position{Bound: bound, Array: at}}
 	for i := range d.layers {
 		base, origin := bases[i], mlx.Array{}
-		if d.layers[i].window.Size > 0 && len(origins) > 0 {
-			base, origin, origins = 0, origins[0], origins[1:]
+		if of != nil && of[i] >= 0 {
+			base, origin = 0, origins[of[i]]
 		}
 		c.kv = append(c.kv, d.newKV().StandIn(buffers[2*i], buffers[2*i+1], base, origin))
 	}
 	return c
 }
 
-// origins are the bases of the layers with a window as data.
-func (d *Drafter) origins(s *mlx.Scope, bases []int) []mlx.Array {
-	var out []mlx.Array
-	made := map[int]mlx.Array{}
+// origins are the bases of the layers with a window as data, each once, and which of
+// them is a layer's; -1 for the others.
+func (d *Drafter) origins(s *mlx.Scope, bases []int) (origins []mlx.Array, of []int) {
+	made := map[int]int{}
 	for i, base := range bases {
 		if d.layers[i].window.Size == 0 {
+			of = append(of, -1)
 			continue
 		}
-		if !made[base].Valid() {
-			made[base] = mlx.FromSlice(s, []int32{int32(base)})
+		if _, ok := made[base]; !ok {
+			made[base] = len(origins)
+			origins = append(origins, mlx.FromSlice(s, []int32{int32(base)}))
 		}
-		out = append(out, made[base])
+		of = append(of, made[base])
 	}
-	return out
+	return origins, of
 }
 
 func (c *DraftContext) written(to []mlx.Array) []mlx.Array {
@@ -98,8 +100,10 @@ func (d *Drafter) run(s *mlx.Scope, c *DraftContext, name string, rows int, in [
 	}
 	bound, kind := size-rows, fmt.Sprint(name, rows, sizes)
 	var origins []mlx.Array
+	var of []int
 	if inPlace {
-		origins = d.origins(s, bases)
+		origins, of = d.origins(s, bases)
+		kind += fmt.Sprint(" ", of)
 	} else { // the graph depends on which keys take part
 		// Bases are not whole steps: the step's end may lie past a buffer's.
 		bound = min(c.at.Bucket(rows), end-rows)
@@ -107,7 +111,7 @@ func (d *Drafter) run(s *mlx.Scope, c *DraftContext, name string, rows int, in [
 	}
 	step := d.steps.Of(kind, size, func(*replay.Step) mlx.Func {
 		return func(s *mlx.Scope, in []mlx.Array) []mlx.Array {
-			c := d.standIn(in[first], bound, in[first+1:], bases, in[first+1+len(buffers):])
+			c := d.standIn(in[first], bound, in[first+1:], bases, of, in[first+1+len(buffers):])
 			out := f(s, c, in[:first])
 			if s.Err() != nil {
 				return nil

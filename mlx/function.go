@@ -367,6 +367,13 @@ type CompileOptions struct {
 	// function: the results then have the same bits, and nothing waits for MLX to
 	// compile a fused kernel.
 	Unfused bool
+	// Relaunch is for functions that consist of custom kernels, and views of their
+	// inputs and outputs. On CUDA, from the second call on, the inputs are evaluated
+	// at the call and the kernels launched at once, which takes the host a fraction of
+	// the time; other functions, and other devices, are not affected. All calls must
+	// be for one combination of shapes and types. What the function uses from outside
+	// must not change, and results are evaluated, or on their way, before the next call.
+	Relaunch bool
 }
 
 // Compiled is a function whose graph MLX has recorded. It ends with the scope that made it.
@@ -377,6 +384,9 @@ type Compiled struct {
 	h     mlxc.Handle
 	busy  int  // calls that run, for a function may call it again or end its scope
 	stale bool // reset was asked for meanwhile
+
+	again   relaunches
+	results int // of a call
 }
 
 // Compile makes a function that traces f once per combination of shapes and types
@@ -407,6 +417,7 @@ func (c *Compiled) reset() {
 		return
 	}
 	c.stale = false
+	c.again.drop()
 	if c.h != 0 {
 		mlxc.FreeClosure(c.h)
 		c.h = 0
@@ -442,21 +453,30 @@ func (c *Compiled) Call(s *Scope, in ...Array) []Array {
 		}
 	}
 	c.busy++
+	defer func() {
+		if c.busy--; c.stale {
+			c.reset()
+		}
+	}()
+	if c.opts.Relaunch {
+		if out, ok := c.relaunch(s, x, in); ok {
+			return out
+		}
+	}
+	out, status := c.apply(s, x)
+	if status != mlxc.OK {
+		s.failedCall(opCompiled, "", in)
+		return nil
+	}
+	return s.took(opCompiled, out)
+}
+
+// apply has MLX copy the recorded graph.
+func (c *Compiled) apply(s *Scope, in []mlxc.Handle) ([]mlxc.Handle, int) {
 	mode := s.lib.core.compileMode
 	if c.opts.Unfused && s.lib.device == DeviceGPU {
 		s.lib.core.setCompileMode(min(mode, mlxc.CompileNoFuse))
 	}
-	out, status := mlxc.Apply(c.h, x)
-	s.lib.core.setCompileMode(mode)
-	c.busy--
-	if status != mlxc.OK {
-		s.failedCall(opCompiled, "", in)
-	}
-	if c.stale {
-		c.reset()
-	}
-	if status != mlxc.OK {
-		return nil
-	}
-	return s.took(opCompiled, out)
+	defer s.lib.core.setCompileMode(mode)
+	return mlxc.Apply(c.h, in)
 }

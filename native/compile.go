@@ -59,6 +59,13 @@ func (in *installation) compile(ctx context.Context, t *toolset, src string) err
 	}
 	var ours []string
 	for _, source := range kernels.Sources() {
+		compiler := source.Flags
+		if source.CUDA {
+			if in.backend != dist.CUDA13 {
+				continue
+			}
+			compiler = slices.Concat(flags, source.Flags, []string{"-I", filepath.Join(in.tree, "nvidia", "cu13", "include")})
+		}
 		object := filepath.Join(objectDir, source.Name+".o")
 		ours = append(ours, object)
 		g.Go(func() error {
@@ -71,7 +78,7 @@ func (in *installation) compile(ctx context.Context, t *toolset, src string) err
 			if err := os.WriteFile(path, source.Text, 0o644); err != nil {
 				return err
 			}
-			if _, err := in.execute(gctx, in.work, t.cxx, append(source.Flags, "-c", path, "-o", object)...); err != nil {
+			if _, err := in.execute(gctx, in.work, t.cxx, append(compiler[:len(compiler):len(compiler)], "-c", path, "-o", object)...); err != nil {
 				return fmt.Errorf("compile %s: %w", source.Name, err)
 			}
 			return nil

@@ -113,7 +113,7 @@ func (m *Model) Forward(s *mlx.Scope, ids mlx.Array, c *Cache, o *ForwardOptions
 		}
 	}
 	mark := s.Mark()
-	out := m.pass(s, ids, c, o.Taps)
+	out := m.pass(s, m.embed(s, ids), c, o.Taps)
 	if s.Err() != nil {
 		c.discard()
 		return Output{}
@@ -132,10 +132,17 @@ func (m *Model) written(s *mlx.Scope, hidden mlx.Array) mlx.Array {
 	return mlx.Array{}
 }
 
-// pass builds the graph of a pass. What the layers write is left in c.
-func (m *Model) pass(s *mlx.Scope, ids mlx.Array, c *Cache, taps []int) Output {
-	rows := ids.Size()
-	x := s.Reshape(m.Embed(s, ids), 1, rows, m.cfg.HiddenSize)
+// embed is the layers' input [1, T, hidden] for ids int32 [T].
+func (m *Model) embed(s *mlx.Scope, ids mlx.Array) mlx.Array {
+	return s.Reshape(m.Embed(s, ids), 1, ids.Size(), m.cfg.HiddenSize)
+}
+
+// pass builds the graph of a pass of x through the layers. What they write is left in c.
+func (m *Model) pass(s *mlx.Scope, x mlx.Array, c *Cache, taps []int) Output {
+	if s.Err() != nil {
+		return Output{}
+	}
+	rows := x.Dim(1)
 	if m.linked && m.set.Chains(s, x) {
 		if out, ok := m.chain(s, x, c, taps); ok {
 			return out

@@ -10,7 +10,7 @@ import (
 )
 
 // A recorded pass is the graph of Forward, or of Commit, as a function of the
-// tokens, the position and the cache's arrays. It is recorded with a stand-in for
+// embedded tokens, the position and the cache's arrays. It is recorded with a stand-in for
 // the cache, which has the function's inputs for its arrays; what the stand-in
 // then holds are the results.
 
@@ -85,7 +85,7 @@ func (m *Model) recorded(s *mlx.Scope, ids mlx.Array, c *Cache, taps []int) (Out
 		return Output{}, false
 	}
 	in := make([]mlx.Array, 0, 2+2*len(c.kv))
-	in = append(in, ids, c.at.Data(s))
+	in = append(in, m.embed(s, ids), c.at.Data(s))
 	for i, kv := range c.kv {
 		if kv != nil {
 			keys, values := kv.Written()
@@ -118,7 +118,7 @@ func (m *Model) recorded(s *mlx.Scope, ids mlx.Array, c *Cache, taps []int) (Out
 
 // record is the pass on a stand-in.
 func (m *Model) record(s *mlx.Scope, in []mlx.Array, p *replay.Step, bound int, taps []int) []mlx.Array {
-	ids, at, arrays := in[0], in[1], in[2:]
+	x, at, arrays := in[0], in[1], in[2:]
 	c := &Cache{kv: make([]*nn.KV, len(m.layers)), rec: make([]*recurrent, len(m.layers)), at: nn.Position{Bound: bound, Array: at}, max: m.cfg.MaxPositionEmbeddings}
 	for i := range m.layers {
 		if m.layers[i].attention != nil {
@@ -127,7 +127,7 @@ func (m *Model) record(s *mlx.Scope, in []mlx.Array, p *replay.Step, bound int, 
 			c.rec[i] = &recurrent{conv: arrays[2*i], state: arrays[2*i+1]}
 		}
 	}
-	made := m.pass(s, ids, c, taps)
+	made := m.pass(s, x, c, taps)
 	if s.Err() != nil {
 		return nil
 	}

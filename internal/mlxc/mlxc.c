@@ -1,5 +1,6 @@
 //go:build cgo && ((linux && (amd64 || arm64)) || (darwin && arm64))
 
+#include "record.h"
 #include "table.h"
 
 #include <dlfcn.h>
@@ -43,6 +44,7 @@ int gf_load(const char *path, char *msg, size_t cap) {
     memcpy((void *)entries[i].slot, &sym, sizeof sym);
   }
   p_mlx_set_error_handler(on_error, NULL, NULL);
+  gf_record_load(lib);
   return 0;
 }
 

@@ -80,7 +80,7 @@ func (st *Steps) Of(kind string, size int, f func(p *Step) mlx.Func) *Step {
 		st.dropOldest()
 	}
 	p := &Step{scope: st.lib.NewScope("recorded step"), used: st.clock}
-	p.compiled = p.scope.Compile(f(p), mlx.CompileOptions{Unfused: true})
+	p.compiled = p.scope.Compile(f(p), mlx.CompileOptions{Unfused: true, Relaunch: true})
 	st.steps[key] = p
 	return p
 }
