@@ -3,6 +3,7 @@ package mlx
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/godflash/godflash/internal/mlxc"
 )
@@ -15,18 +16,22 @@ import (
 const (
 	// mostRecords is the number of records of one function: a record can run again
 	// when nobody holds its results, so calls that overlap take one each.
-	mostRecords = 4
-	// mostBusy is the number of calls in a row for which all may be busy before the
-	// oldest goes: somebody keeps its results.
-	mostBusy = 16
+	mostRecords = 8
+	// mostHeld is the number of calls after which results that somebody still holds
+	// are taken to be kept for long; the record then goes, and another is made.
+	mostHeld = 32
 )
 
 // relaunches is the recorded side of a [Compiled].
 type relaunches struct {
 	calls   int
 	refused error // why nothing is recorded
-	records []uintptr
-	busy    int // calls in a row that found none free
+	records []record
+}
+
+type record struct {
+	h    uintptr
+	held int // calls that found it busy, since its last run
 }
 
 // relaunch is Call from a record; false where MLX is to do the work.
@@ -45,40 +50,38 @@ func (c *Compiled) relaunch(s *Scope, in []mlxc.Handle, arrays []Array) ([]Array
 		return nil, true
 	}
 	for i := 0; i < len(r.records); i++ {
-		record := r.records[i]
-		switch mlxc.RecordState(record) {
+		record := &r.records[i]
+		switch mlxc.RecordState(record.h) {
 		case mlxc.RecordBusy:
-			continue
+			if record.held++; record.held < mostHeld {
+				continue
+			}
 		case mlxc.RecordReady:
-			out, err := mlxc.RunRecord(record, in, c.results)
+			out, err := mlxc.RunRecord(record.h, in, c.results)
 			if err == nil {
-				r.busy = 0
+				record.held = 0
 				return s.took(opCompiled, out), true
 			}
 			s.lib.log.Debug("mlx: kernels were not launched again", "error", err)
 		}
-		mlxc.FreeRecord(record)
-		r.records = append(r.records[:i], r.records[i+1:]...)
+		mlxc.FreeRecord(record.h)
+		r.records = slices.Delete(r.records, i, i+1)
 		i--
 	}
 	if len(r.records) == mostRecords {
-		if r.busy++; r.busy < mostBusy {
-			return nil, false
-		}
-		mlxc.FreeRecord(r.records[0])
-		r.records = r.records[1:]
+		return nil, false
 	}
 	out, status := c.apply(s, in)
 	if status != mlxc.OK {
 		return nil, false // MLX tells the error once more
 	}
 	defer mlxc.Free(out)
-	record, results, err := mlxc.Record(in, out, s.stream)
+	h, results, err := mlxc.Record(in, out, s.stream)
 	if err != nil {
 		return nil, c.refuse(err)
 	}
-	s.lib.log.Debug("mlx: kernels are launched again", "kernels", mlxc.RecordLaunches(record), "records", len(r.records)+1)
-	r.records, r.busy, c.results = append(r.records, record), 0, len(results)
+	s.lib.log.Debug("mlx: kernels are launched again", "kernels", mlxc.RecordLaunches(h), "records", len(r.records)+1)
+	r.records, c.results = append(r.records, record{h: h}), len(results)
 	return s.took(opCompiled, results), true
 }
 
@@ -93,7 +96,7 @@ func (c *Compiled) refuse(err error) bool {
 // [CompileOptions.Relaunch]; an error why none, nil before the second call.
 func (c *Compiled) Relaunches() (int, error) {
 	if n := len(c.again.records); n > 0 {
-		return mlxc.RecordLaunches(c.again.records[n-1]), nil
+		return mlxc.RecordLaunches(c.again.records[n-1].h), nil
 	}
 	if err := c.again.refused; err != nil {
 		return 0, fmt.Errorf("mlx: a function's kernels are not launched again: %w", err)
@@ -103,7 +106,7 @@ func (c *Compiled) Relaunches() (int, error) {
 
 func (r *relaunches) drop() {
 	for _, record := range r.records {
-		mlxc.FreeRecord(record)
+		mlxc.FreeRecord(record.h)
 	}
 	*r = relaunches{}
 }
