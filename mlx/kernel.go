@@ -40,6 +40,11 @@ type KernelSpec struct {
 	// Strided hands inputs over as they lie; the source then looks at their
 	// strides. Otherwise MLX copies those that do not lie row by row.
 	Strided bool
+	// Overlaps says that the CUDA source executes griddepcontrol.wait, in every
+	// thread, before it touches memory that other kernels write, and before it writes
+	// at all: launches of it may begin while the one before still runs. The name of
+	// its CUDA function then ends in "_overlaps", before what MLX adds.
+	Overlaps bool
 	// Fallback computes the same with operations. It gives one array per output,
 	// of the launch's shapes and types.
 	Fallback func(s *Scope, in []Array, l Launch) []Array
@@ -141,6 +146,15 @@ func (spec *KernelSpec) check() string {
 		}
 	}
 	return ""
+}
+
+// function is the name of the kernel function. Who launches CUDA kernels again
+// (native/kernels/relaunch.cpp) looks for the end.
+func (spec *KernelSpec) function(cuda bool) string {
+	if cuda && spec.Overlaps {
+		return spec.Name + "_overlaps"
+	}
+	return spec.Name
 }
 
 func isName(s string) bool {
@@ -402,7 +416,7 @@ func (k *Kernel) plan(l Launch) (mlxc.Handle, error) {
 		if cuda {
 			source, header = included(source, header, k.spec.Inputs)
 		}
-		h := mlxc.Kernel(cuda, k.spec.Name, k.spec.Inputs, k.spec.Outputs, source, header,
+		h := mlxc.Kernel(cuda, k.spec.function(cuda), k.spec.Inputs, k.spec.Outputs, source, header,
 			!k.spec.Strided, k.spec.AtomicOutputs, k.spec.SharedMemory)
 		if h <= mlxc.OffWorker {
 			return 0, errors.New(cleanMessage(mlxc.LastError()))

@@ -3,6 +3,7 @@ package mlx
 import (
 	"bytes"
 	"log/slog"
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -22,6 +23,16 @@ func TestWithoutPercent(t *testing.T) {
 	} {
 		require.Equal(t, want, withoutPercent(in))
 	}
+}
+
+// The relauncher tells launches that may overlap by the function's name.
+func TestKernelFunction(t *testing.T) {
+	require.Equal(t, "twice", (&KernelSpec{Name: "twice"}).function(true))
+	require.Equal(t, "twice_overlaps", (&KernelSpec{Name: "twice", Overlaps: true}).function(true))
+	require.Equal(t, "twice", (&KernelSpec{Name: "twice", Overlaps: true}).function(false))
+	relauncher, err := os.ReadFile("../native/kernels/relaunch.cpp")
+	require.NoError(t, err)
+	require.Contains(t, string(relauncher), `"_overlaps"`)
 }
 
 // A backend that fails is given up with one line of log, and the fallback serves.

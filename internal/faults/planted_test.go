@@ -43,6 +43,16 @@ var plantedBelow = []fault{
 		"./internal/kernels", "TestChainRowByRow",
 	},
 	{
+		"a chain reads x while the kernel that writes it may still run", "internal/kernels/chaintext.go",
+		"for (int i = 0; i < STAGES - 1; i++) fetch(i);\ngf_wait();\n", "for (int i = 0; i < STAGES - 1; i++) fetch(i);\nif (x[0] == x[0]) gf_wait();\n",
+		"./internal/kernels", "TestChainRowByRow",
+	},
+	{
+		"threads without work do not wait for the kernel before", "internal/kernels/densetext.go",
+		"gf_wait();\n", "if (tid / 8 < rows) gf_wait();\n",
+		"./internal/kernels", "TestChainRowByRow",
+	},
+	{
 		"gates in bfloat16 do not lie by turns with their values", "internal/nn/pack.go",
 		"[]*mlx.Array{&p.whole.weight, &q.W, ", "[]*mlx.Array{&q.W, ",
 		"./internal/synthetic", "TestComposed",

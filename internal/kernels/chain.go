@@ -230,6 +230,7 @@ func chainSpec(gpu mlx.GPU, wide bool) mlx.KernelSpec {
 			Source: cudaIndex + compact(chainText),
 		},
 		SharedMemory: gpu.SharedMemory,
+		Overlaps:     true,
 		Fallback:     composeChain,
 	}
 }
@@ -330,10 +331,11 @@ func (c *Chained) call(none mlx.Array, x Stream, q mlx.Quantized, a Around) call
 
 func squaresSpec() mlx.KernelSpec {
 	return mlx.KernelSpec{
-		Name:    "godflash_squares",
-		Inputs:  []string{"x"},
-		Outputs: []string{"sums"},
-		CUDA:    cuda(squaresText),
+		Name:     "godflash_squares",
+		Inputs:   []string{"x"},
+		Outputs:  []string{"sums"},
+		CUDA:     cuda(squaresText),
+		Overlaps: true,
 		Fallback: func(s *mlx.Scope, in []mlx.Array, l mlx.Launch) []mlx.Array {
 			return []mlx.Array{s.Reshape(s.Sum(s.Square(s.AsType(in[0], mlx.Float32)), false, -1), l.Outputs[0].Shape...)}
 		},

@@ -50,40 +50,13 @@ const int warp = tid >> 5, lane = tid & 31, g = lane >> 2, t = lane & 3, part = 
 const int first = bid * (TILES / UNIT) / (int)gridDim.x * UNIT, count = (bid + 1) * (TILES / UNIT) / (int)gridDim.x * UNIT - first;
 const int begin = (part * W + warp) * GW, from = min(begin, G - GW);
 
-// Norm and x are small and go first, before weights fill all queues. The last
-// stage's place is free for the norm's columns.
+// The last stage's place is free for the norm's columns.
 float* own_norm = (float*)(ring + ((STAGES - 1) * W + warp) * STAGE);
-constexpr int ROUNDS = (16 + W - 1) / W;
-float squared[ROUNDS];
 if (NORM) {
   #pragma unroll
   for (int e = 0; e < GW / 2; e++) gf_copy16(own_norm + (e * 32 + lane) * 4, norm + from * 64 + (e * 32 + lane) * 4, true);
   gf_copies_end();
-  const int n = sums_shape[1];
-  #pragma unroll
-  for (int r = 0; r < ROUNDS; r++) {
-    const float* p = sums + (size_t)min(warp + r * W, rows - 1) * n;
-    float v[8];
-    #pragma unroll
-    for (int e = 0; e < 8; e++) v[e] = e * 32 + lane < n ? p[e * 32 + lane] : 0.0f;
-    squared[r] = ((v[0] + v[1]) + (v[2] + v[3])) + ((v[4] + v[5]) + (v[6] + v[7]));
-    #pragma unroll 1
-    for (int i = 256 + lane; i < n; i += 32) squared[r] += p[i];
-  }
 }
-uint4 raw[GW][2][2];
-const __nv_bfloat16* x0 = x + (size_t)min(g, rows - 1) * K + from * 64 + t * 16;
-const __nv_bfloat16* x1 = x + (size_t)min(g + 8, rows - 1) * K + from * 64 + t * 16;
-#pragma unroll
-for (int u = 0; u < GW; u++) {
-  #pragma unroll
-  for (int h = 0; h < 2; h++) {
-    raw[u][h][0] = *(const uint4*)(x0 + u * 64 + h * 8);
-    raw[u][h][1] = *(const uint4*)(x1 + u * 64 + h * 8);
-    if (G % (W * GW) != 0 && from + u < begin) { raw[u][h][0] = make_uint4(0, 0, 0, 0); raw[u][h][1] = raw[u][h][0]; }
-  }
-}
-
 const unsigned* w4 = w + (size_t)(first * 16 + lane / 8) * (K / 8) + from * 8 + lane % 8 * 4;
 const unsigned* w2 = w + (size_t)(first * 16 + lane / 4) * (K / 8) + from * 8 + FOURS * 32 + lane % 4 * 4;
 const __nv_bfloat16* sb = (lane < 16 ? scales : biases) + (size_t)(first * 16 + lane % 16) * G + from;
@@ -125,6 +98,35 @@ auto fetch = [&](int i) {
 };
 #pragma unroll 1
 for (int i = 0; i < STAGES - 1; i++) fetch(i);
+gf_wait();
+
+constexpr int ROUNDS = (16 + W - 1) / W;
+float squared[ROUNDS];
+if (NORM) {
+  const int n = sums_shape[1];
+  #pragma unroll
+  for (int r = 0; r < ROUNDS; r++) {
+    const float* p = sums + (size_t)min(warp + r * W, rows - 1) * n;
+    float v[8];
+    #pragma unroll
+    for (int e = 0; e < 8; e++) v[e] = e * 32 + lane < n ? p[e * 32 + lane] : 0.0f;
+    squared[r] = ((v[0] + v[1]) + (v[2] + v[3])) + ((v[4] + v[5]) + (v[6] + v[7]));
+    #pragma unroll 1
+    for (int i = 256 + lane; i < n; i += 32) squared[r] += p[i];
+  }
+}
+uint4 raw[GW][2][2];
+const __nv_bfloat16* x0 = x + (size_t)min(g, rows - 1) * K + from * 64 + t * 16;
+const __nv_bfloat16* x1 = x + (size_t)min(g + 8, rows - 1) * K + from * 64 + t * 16;
+#pragma unroll
+for (int u = 0; u < GW; u++) {
+  #pragma unroll
+  for (int h = 0; h < 2; h++) {
+    raw[u][h][0] = *(const uint4*)(x0 + u * 64 + h * 8);
+    raw[u][h][1] = *(const uint4*)(x1 + u * 64 + h * 8);
+    if (G % (W * GW) != 0 && from + u < begin) { raw[u][h][0] = make_uint4(0, 0, 0, 0); raw[u][h][1] = raw[u][h][0]; }
+  }
+}
 
 if (NORM) {
   #pragma unroll

@@ -68,6 +68,7 @@ func denseSpec(wide bool) mlx.KernelSpec {
 			Source: cudaIndex + compact(denseText),
 		},
 		SharedMemory: memory,
+		Overlaps:     true,
 		Fallback:     composeDense,
 	}
 }

@@ -13,6 +13,7 @@ func scoresSpec() mlx.KernelSpec {
 		Outputs: []string{"scores", "normed"},
 		// MLX's gathered products on Metal serve one row as well as many.
 		CUDA:     mlx.KernelSource{Header: compact(cudaHeader) + compact(q4Macros) + compact(attentionMacros) + compact(chainMacros) + compact(scoresMacros), Source: cudaIndex + compact(scoresText)},
+		Overlaps: true,
 		Fallback: composeScores,
 	}
 }
@@ -43,6 +44,7 @@ func chooseSpec() mlx.KernelSpec {
 		Inputs:   []string{"scores"},
 		Outputs:  []string{"chosen", "weights"},
 		CUDA:     cuda(chooseText),
+		Overlaps: true,
 		Fallback: composeChoice,
 	}
 }
@@ -71,7 +73,8 @@ func upSpec() mlx.KernelSpec {
 		Name:     "godflash_experts_up",
 		Inputs:   []string{"x", "chosen", "gate_w", "gate_scales", "gate_biases", "up_w", "up_scales", "up_biases", "shared_w", "shared_scales", "shared_biases"},
 		Outputs:  []string{"h"},
-		CUDA:     mlx.KernelSource{Header: expertsHeader(upHeader), Source: cudaIndex + compact(upText)},
+		CUDA:     mlx.KernelSource{Header: expertsHeader(upHeader), Source: cudaWaits + compact(upText)},
+		Overlaps: true,
 		Fallback: composeUp,
 	}
 }
@@ -115,7 +118,8 @@ func downSpec() mlx.KernelSpec {
 		Name:     "godflash_experts_down",
 		Inputs:   []string{"h", "chosen", "weights", "down_w", "down_scales", "down_biases", "shared_w", "shared_scales", "shared_biases", "residual"},
 		Outputs:  []string{"y", "squares"},
-		CUDA:     mlx.KernelSource{Header: expertsHeader(downHeader), Source: cudaIndex + compact(downText)},
+		CUDA:     mlx.KernelSource{Header: expertsHeader(downHeader), Source: cudaWaits + compact(downText)},
+		Overlaps: true,
 		Fallback: composeDown,
 	}
 }

@@ -28,6 +28,23 @@ const downHeader = `
 const scoresText = `
 __shared__ uint4 xs[H / 8];
 const int lane = tid & 31, n = blockIdx.y * 4 + (tid >> 5);
+constexpr int FOURS = H * BITS / 128, ROUNDS = (FOURS + 31) / 32, HELD = ROUNDS < 8 ? ROUNDS : 8;
+const bool own = n < E, live = n < E + GATE;
+const size_t at = own ? n : 0;
+const uint4* wr = (const uint4*)(own ? w : gate_w) + at * FOURS;
+const unsigned short* sc = (const unsigned short*)(own ? scales : gate_scales) + at * (H / 64);
+const unsigned short* bi = (const unsigned short*)(own ? biases : gate_biases) + at * (H / 64);
+uint4 held[HELD];
+unsigned short held_s[HELD], held_b[HELD];
+#pragma unroll
+for (int i = 0; i < HELD; i++) {
+  const int c = lane + 32 * i;
+  if (live && c < FOURS) {
+    held[i] = wr[c];
+    if (BITS == 8) { held_s[i] = sc[c / 4]; held_b[i] = bi[c / 4]; }
+  }
+}
+gf_wait();
 float inverse = 0;
 if (NORM) {
   const int parts = sums_shape[1];
@@ -45,23 +62,21 @@ for (int c = tid; c < H / 8; c += 128) {
   xs[c] = a;
 }
 __syncthreads();
-if (n < E + GATE) {
-  const bool own = n < E;
-  const size_t at = own ? n : 0;
-  const uint4* wr = (const uint4*)(own ? w : gate_w) + at * (H * BITS / 128);
+if (live) {
   float sum = 0;
-  if (BITS == 8) {
-    const unsigned short* sc = (const unsigned short*)(own ? scales : gate_scales) + at * (H / 64);
-    const unsigned short* bi = (const unsigned short*)(own ? biases : gate_biases) + at * (H / 64);
-    for (int c = lane; c < H / 16; c += 32) {
-      const uint4 q = wr[c], a = xs[2 * c], b = xs[2 * c + 1];
+  #pragma unroll
+  for (int i = 0; i < ROUNDS; i++) {
+    const int c = lane + 32 * i;
+    if (c >= FOURS) continue;
+    const uint4 q = i < HELD ? held[i % HELD] : wr[c];
+    if (BITS == 8) {
+      const unsigned s = i < HELD ? held_s[i % HELD] : sc[c / 4], z = i < HELD ? held_b[i % HELD] : bi[c / 4];
+      const uint4 a = xs[2 * c], b = xs[2 * c + 1];
       float dot = 0, total = 0;
       GF_BYTES(q.x, a.x, a.y) GF_BYTES(q.y, a.z, a.w) GF_BYTES(q.z, b.x, b.y) GF_BYTES(q.w, b.z, b.w)
-      sum += GF_LO((unsigned)sc[c / 4]) * dot + GF_LO((unsigned)bi[c / 4]) * total;
-    }
-  } else {
-    for (int c = lane; c < H / 8; c += 32) {
-      const uint4 q = wr[c], a = xs[c];
+      sum += GF_LO(s) * dot + GF_LO(z) * total;
+    } else {
+      const uint4 a = xs[c];
       sum += GF_LO(q.x) * GF_LO(a.x) + GF_HI(q.x) * GF_HI(a.x) + GF_LO(q.y) * GF_LO(a.y) + GF_HI(q.y) * GF_HI(a.y)
         + GF_LO(q.z) * GF_LO(a.z) + GF_HI(q.z) * GF_HI(a.z) + GF_LO(q.w) * GF_LO(a.w) + GF_HI(q.w) * GF_HI(a.w);
     }

@@ -85,7 +85,7 @@ func function(spec mlx.KernelSpec, src mlx.KernelSource, c call) string {
 	var b, args strings.Builder
 	// The shim's threadgroup makes a variable static, which a cast cannot be.
 	header := strings.ReplaceAll(src.Header, "threadgroup float4", "float4")
-	for _, own := range []string{denseHeader(2, 256), denseHeader(3, 128), mmaHeader, loadHeader, q4Header, q4WideHeader, streamHeader, upHeader, downHeader, copyHeader, chunkHeader} { // the shim has its own
+	for _, own := range []string{overlapHeader, denseHeader(2, 256), denseHeader(3, 128), mmaHeader, loadHeader, q4Header, q4WideHeader, streamHeader, upHeader, downHeader, copyHeader, chunkHeader} { // the shim has its own
 		header = strings.ReplaceAll(header, compact(own), "")
 	}
 	b.WriteString(header)
@@ -130,7 +130,7 @@ func (sh *shim) run(t testing.TB, spec mlx.KernelSpec, src mlx.KernelSource, c c
 			in.Write(binary.LittleEndian.AppendUint32(nil, uint32(int32(x))))
 		}
 	}
-	put(int(which))
+	put(int(which), truth(spec.Overlaps && src == spec.CUDA))
 	put(max(1, c.launch.Grid[0]), max(1, c.launch.Grid[1]), max(1, c.launch.Grid[2]))
 	put(max(1, c.launch.Group[0]), max(1, c.launch.Group[1]), max(1, c.launch.Group[2]))
 	put(len(c.in) + len(c.launch.Outputs))
@@ -147,7 +147,7 @@ func (sh *shim) run(t testing.TB, spec mlx.KernelSpec, src mlx.KernelSource, c c
 			written = append(written, make([]byte, len(raw)))
 		}
 		shape(a.Shape())
-		put(kind, len(raw))
+		put(kind, truth(slices.Contains(readEarly[spec.Name], spec.Inputs[i])), len(raw))
 		in.Write(raw)
 	}
 	res := make([][]byte, len(c.launch.Outputs))
@@ -157,7 +157,7 @@ func (sh *shim) run(t testing.TB, spec mlx.KernelSpec, src mlx.KernelSource, c c
 			n *= d
 		}
 		shape(o.Shape)
-		put(1, n)
+		put(1, 0, n)
 		res[i] = make([]byte, n)
 	}
 	_, err := sh.in.Write(in.Bytes())

@@ -9,7 +9,7 @@ import (
 // The macros under which a common text is both CUDA and Metal. A warp is
 // Metal's simdgroup: 32 threads on both.
 const (
-	cudaHeader = `
+	cudaHeader = overlapHeader + `
 #define GF_GROUP __shared__
 #define GF_SYNC() __syncthreads()
 #define GF_XOR(v, mask) __shfl_xor_sync(0xffffffffu, v, mask)
@@ -37,13 +37,33 @@ const (
 #define GF_SIN(x) metal::precise::sin(x)
 #define GF_COS(x) metal::precise::cos(x)
 `
-	cudaIndex  = "const int tid = threadIdx.x, bid = blockIdx.x;\n"
+	// cudaIndex begins a CUDA text that has gf_wait() itself, cudaWaits any other.
+	cudaIndex  = "gf_next();\nconst int tid = threadIdx.x, bid = blockIdx.x;\n"
+	cudaWaits  = cudaIndex + "gf_wait();\n"
 	metalIndex = "const int tid = thread_position_in_threadgroup.x, bid = threadgroup_position_in_grid.x;\n"
 )
 
+// overlapHeader is for launches that may overlap (programmatic dependent launch of
+// sm_90 and later). With gf_next() a block says that the next launch's blocks may
+// start; with gf_wait() a thread waits until the launches before have ended and what
+// they wrote is seen. Every text calls gf_next() first, and every thread calls
+// gf_wait(), also one that has nothing to do: the next launch waits for this one
+// alone, and takes it that the ones before have ended too. Before gf_wait() nothing
+// is written, and only weights are read: arrays that were made when the model was
+// loaded. Both do nothing in an ordinary launch.
+const overlapHeader = `
+#if __CUDA_ARCH__ >= 900
+__device__ __forceinline__ void gf_next() { asm volatile("griddepcontrol.launch_dependents;"); }
+__device__ __forceinline__ void gf_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+#else
+__device__ __forceinline__ void gf_next() {}
+__device__ __forceinline__ void gf_wait() {}
+#endif
+`
+
 // cuda and metal make the two forms of a common text.
 func cuda(body string) mlx.KernelSource {
-	return mlx.KernelSource{Header: compact(cudaHeader), Source: cudaIndex + compact(body)}
+	return mlx.KernelSource{Header: compact(cudaHeader), Source: cudaWaits + compact(body)}
 }
 
 func metal(body string) mlx.KernelSource {

@@ -6,7 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <signal.h>
+#include <sys/mman.h>
 #include <ucontext.h>
+#include <unistd.h>
 
 typedef unsigned int u32;
 struct uint3 { u32 x, y, z; };
@@ -46,6 +49,7 @@ static uint3 threadIdx, blockIdx, blockDim, gridDim;
 #define thread_position_in_threadgroup threadIdx
 #define threadgroup_position_in_grid blockIdx
 static int current, threads;
+static long steps; // arrivals at barriers, and ends
 static const int MOST = 1024, STACK = 65536;
 static jmp_buf scheduler, fibers[MOST];
 static char begun[MOST], ended[MOST];
@@ -66,15 +70,16 @@ static void resume(int i) {
   current = i;
   threadIdx = {i % blockDim.x, i / blockDim.x % blockDim.y, i / (blockDim.x * blockDim.y)};
 }
-static void pause() {
+static void give_way() {
   const int me = current;
   if (!_setjmp(fibers[me])) _longjmp(scheduler, 1);
   resume(me);
 }
 static void wait(barrier& b) {
   int g = b.generation;
+  steps++;
   if (++b.arrived == b.alive) { b.arrived = 0; b.generation++; return; }
-  while (b.generation == g) pause();
+  while (b.generation == g) give_way();
 }
 static void warp_wait() { wait(warp[current / 32]); }
 template <class T> static T from_lane(T v, int lane) {
@@ -158,6 +163,7 @@ static u32 gf_q4(u32 v) { return (v & 0x000f000fu) | 0x43004300u; }
 static struct { void* to; const void* from; int size, group; } copies[MOST][256];
 static int asked[MOST], done[MOST], groups[MOST];
 static void later(void* to, const void* from, int size) {
+  if (from) (void)*(const volatile char*)from; // may be read from now on
   const int me = current;
   if (asked[me] - done[me] == 256) { fprintf(stderr, "too many copies on their way\n"); exit(2); }
   copies[me][asked[me]++ % 256] = {to, from, size, groups[me]};
@@ -195,6 +201,25 @@ static u32 __byte_perm(u32 a, u32 b, u32 s) {
   return r;
 }
 
+// While a launch before this one may still run, the arrays that it may write are
+// out of reach: they lie in one piece of memory, which opens when all threads of a
+// block wait for it.
+static int overlaps; // the kernel calls gf_wait()
+static bool waited[MOST], open_now;
+static barrier ahead;
+static char* arena;
+static size_t reserved;
+static void set_open(bool o) {
+  if (reserved && mprotect(arena, reserved, o ? PROT_READ | PROT_WRITE : PROT_NONE)) { perror("mprotect"); exit(2); }
+  open_now = o;
+}
+static void gf_next() {}
+static void gf_wait() {
+  waited[current] = true;
+  wait(ahead);
+  if (!open_now) set_open(true);
+}
+
 static void body(int which, void** args);
 static int which;
 static void** arguments;
@@ -205,10 +230,12 @@ static void entry(int i) {
     resume(i);
     asked[i] = done[i] = groups[i] = 0;
     body(which, arguments);
+    if (overlaps && !waited[i]) { fprintf(stderr, "thread %d of a block ends without gf_wait()\n", i); exit(2); }
     ended[i] = 1;
+    steps++;
     warp[i / 32].leave();
     block.leave();
-    pause();
+    give_way();
   }
 }
 static void __attribute__((noinline)) enter(int i) {
@@ -227,30 +254,60 @@ static void __attribute__((noinline)) enter(int i) {
 static void must_read(void* p, size_t n) { if (n && fread(p, 1, n, stdin) != n) { fprintf(stderr, "short input\n"); exit(2); } }
 static int32_t word() { int32_t v; must_read(&v, 4); return v; }
 
-// Input, again and again: which kernel, grid and block in threads, the number of
-// arrays, and for each its shape in 10 words, whether it is an output, its number
-// of bytes and, for an input, these. Output: the outputs' bytes, and a word that
+static const int ARRAYS = 128;
+static char* memory[ARRAYS];
+static size_t room[ARRAYS];
+static void fault(int, siginfo_t* info, void*) {
+  for (int i = 0; i < ARRAYS; i++)
+    if ((char*)info->si_addr >= memory[i] && (char*)info->si_addr < memory[i] + room[i]) fprintf(stderr, "argument %d is touched before gf_wait()\n", i);
+  _exit(2);
+}
+
+// Input, again and again: which kernel, whether it calls gf_wait(), grid and block
+// in threads, the number of arrays, and for each its shape in 10 words, whether it
+// is an output, whether it may be read before gf_wait(), its number of bytes and,
+// for an input, these. Output: the outputs' bytes, and a word that
 // names an array written behind its end, or −1.
 int main() {
   stacks = (char*)malloc((size_t)MOST * STACK);
+  struct sigaction act = {};
+  act.sa_sigaction = fault;
+  act.sa_flags = SA_SIGINFO;
+  sigaction(SIGSEGV, &act, 0);
+  sigaction(SIGBUS, &act, 0);
   while (fread(&which, 4, 1, stdin) == 1) {
+    overlaps = word();
     int g[3], b[3];
     must_read(g, 12);
     must_read(b, 12);
     blockDim = {(u32)b[0], (u32)b[1], (u32)b[2]};
     gridDim = {(u32)((g[0] + b[0] - 1) / b[0]), (u32)((g[1] + b[1] - 1) / b[1]), (u32)((g[2] + b[2] - 1) / b[2])};
     const int n = word(), guard = 64;
-    char* memory[128];
-    Shape shapes[128];
-    int output[128], bytes[128];
-    void* args[256];
+    Shape shapes[ARRAYS];
+    int output[ARRAYS], bytes[ARRAYS], early[ARRAYS];
+    void* args[2 * ARRAYS];
+    reserved = 0;
     for (int i = 0; i < n; i++) {
       must_read(&shapes[i], sizeof(Shape));
       output[i] = word();
+      early[i] = word();
       bytes[i] = word();
-      memory[i] = (char*)aligned_alloc(64, (bytes[i] + 63) / 64 * 64 + guard);
-      memset(memory[i], 0xff, (bytes[i] + 63) / 64 * 64 + guard);
+      room[i] = (bytes[i] + 63) / 64 * 64 + guard;
+      memory[i] = (char*)aligned_alloc(64, room[i]);
+      memset(memory[i], 0xff, room[i]);
       if (output[i] != 1) must_read(memory[i], bytes[i]);
+      if (!early[i]) reserved += room[i];
+    }
+    if (reserved) arena = (char*)mmap(0, reserved, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANON, -1, 0);
+    if (reserved && arena == MAP_FAILED) { perror("mmap"); exit(2); }
+    char* to = arena;
+    for (int i = 0; i < n; i++) {
+      if (!early[i]) {
+        memcpy(to, memory[i], room[i]);
+        free(memory[i]);
+        memory[i] = to;
+        to += room[i];
+      }
       args[2 * i] = memory[i];
       args[2 * i + 1] = &shapes[i];
     }
@@ -259,22 +316,29 @@ int main() {
     for (u32 z = 0; z < gridDim.z; z++) for (u32 y = 0; y < gridDim.y; y++) for (u32 x = 0; x < gridDim.x; x++) {
       blockIdx = {x, y, z};
       memset(ended, 0, sizeof ended);
+      memset(waited, 0, sizeof waited);
+      if (overlaps) set_open(false);
+      ahead = barrier();
+      ahead.alive = threads;
       block = barrier();
       block.alive = threads;
       for (int i = 0; i < MOST / 32; i++) warp[i] = barrier();
       for (int i = 0; i < threads; i++) warp[i / 32].alive++;
       for (int left = threads; left > 0;) {
         left = 0;
+        const long before = steps;
         for (int i = 0; i < threads; i++)
           if (!ended[i]) { enter(i); left += !ended[i]; }
+        if (steps == before) { fprintf(stderr, "threads of a block wait for each other at different places\n"); exit(2); }
       }
     }
     int32_t bad = -1;
     for (int i = 0; i < n; i++) {
       for (int j = bytes[i]; j < (bytes[i] + 63) / 64 * 64 + guard; j++) if (memory[i][j] != (char)0xff) bad = i;
       if (output[i]) fwrite(memory[i], 1, bytes[i], stdout);
-      free(memory[i]);
+      if (early[i]) free(memory[i]);
     }
+    if (reserved) munmap(arena, reserved);
     fwrite(&bad, 4, 1, stdout);
     fflush(stdout);
   }
