@@ -256,6 +256,26 @@ func mixFigures(t *testing.T) {
 						return x
 					})) / float64(len(layers))
 				}
+				prompt, scores := s.Reshape(s.SliceAxis(x, 0, 0, tokens), 1, tokens, d.Hidden), newSource(s, 10).normal(mlx.Float32, 0, 1, tokens, d.Experts)
+				require.NoError(t, s.Eval(prompt, scores))
+				grouped := micro(pace(t, s, 2, prompt, func(s *mlx.Scope, x mlx.Array) mlx.Array {
+					for _, m := range layers {
+						var ok bool
+						x, ok = set.Grouped(s, x, scores, d, m)
+						require.True(t, ok)
+					}
+					return x
+				})) / float64(len(layers))
+				place := d.orderCall(prompt, s.Reshape(s.Remainder(s.Arange(0, float64(rows), 1, mlx.Int32), s.Scalar(float64(d.Experts), mlx.Int32)), tokens, d.TopK)).run(s, set.group.order)
+				require.NoError(t, s.Eval(place...))
+				alone := micro(pace(t, s, 2, place[2], func(s *mlx.Scope, x mlx.Array) mlx.Array {
+					for _, m := range layers {
+						h := d.groupUpCall(set.gpu, []mlx.Array{place[0], place[1], x}, m).run(s, set.group.product)
+						x = d.groupDownCall(set.gpu, h[0], place, m).run(s, set.group.product)[0]
+					}
+					return x
+				})) / float64(len(layers))
+				t.Logf("%d experts of %d, %d tokens of a prompt: grouped %.0f µs a layer with choice, order and sum, its products alone %.0f, of rows divided evenly", d.Experts, d.Width, tokens, grouped, alone)
 				t.Logf("%d experts of %d, %d tokens of a prompt: %.0f µs a layer packed, %.0f with weights written out", d.Experts, d.Width, tokens,
 					products(func(s *mlx.Scope, x mlx.Array, q mlx.Quantized) mlx.Array { return s.GatherQMM(x, q, true, ix) }),
 					products(func(s *mlx.Scope, x mlx.Array, q mlx.Quantized) mlx.Array {

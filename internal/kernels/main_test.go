@@ -159,7 +159,7 @@ func runner(t *testing.T, s *mlx.Scope, spec mlx.KernelSpec, like ...call) func(
 }
 
 func allTrials(s *mlx.Scope) []trial {
-	return slices.Concat(deltaTrials(s), pointwiseTrials(s), q4Trials(s), headsTrials(s), chainTrials(s), denseTrials(s), expertsTrials(s), joinTrials(s))
+	return slices.Concat(deltaTrials(s), pointwiseTrials(s), q4Trials(s), headsTrials(s), chainTrials(s), denseTrials(s), expertsTrials(s), groupedTrials(s), joinTrials(s))
 }
 
 // Each kernel's result is that of its operations.

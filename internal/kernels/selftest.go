@@ -161,6 +161,10 @@ func samples(s *mlx.Scope) []sample {
 	}
 	row, chosen := wave(bf, 1, rows, 256), mlx.FromSlice(s, []int32{3, 1, 0, 5, 2, 4}, rows, 2)
 
+	group, gpu := MixShape{Experts: 6, TopK: 2, Hidden: 256, Width: 128}, gpuOf(s.Library())
+	order := group.orderCall(row, chosen)
+	ordered := orderSpec().Fallback(s, order.in, order.launch)
+
 	out := []sample{
 		{spec: d.inSpec(), call: d.inCall(source), tolerance: 1e-4},
 		{spec: d.scanSpec(), call: d.scanCall(wave(f32, rows, 1, 32), &in, state, mlx.FromSlice(s, []int32{2})), tolerance: 1e-4},
@@ -188,6 +192,10 @@ func samples(s *mlx.Scope) []sample {
 		{spec: chooseSpec(), call: mix.chooseCall(wave(f32, rows, 7)), tolerance: 1e-4},
 		{spec: upSpec(), call: mix.upCall(row, chosen, maps), tolerance: 0.03},
 		{spec: downSpec(), call: mix.downCall(wave(bf, rows, 3, 128), chosen, s.Abs(wave(f32, rows, 3)), maps, Around{Residual: row, Sums: true}), tolerance: 0.03},
+		{spec: orderSpec(), call: order, tolerance: 0},
+		{spec: groupedSpec(gpu), call: group.groupUpCall(gpu, ordered, maps), tolerance: 0.03},
+		{spec: groupedSpec(gpu), call: group.groupDownCall(gpu, wave(bf, 2*rows, 128), ordered, maps), tolerance: 0.03},
+		{spec: groupSumSpec(), call: group.groupSumCall(wave(bf, 2*rows, 256), s.Abs(wave(f32, rows, 2))), tolerance: 0.03},
 	}
 	if len(parts) == 2 {
 		out = append(out, sample{spec: h.joinSpec(), call: h.joinCall(parts[0], parts[1], q), tolerance: 0.03})

@@ -19,6 +19,7 @@ type Set struct {
 	dense, wide              *mlx.Kernel // products in a chain with weights in bfloat16
 	squares, addNorm, swiglu *mlx.Kernel
 	mix                      *mixture
+	group                    *grouped
 	composed                 bool
 	gpu                      mlx.GPU
 	none                     mlx.Array // float32 [1], for inputs that a launch does not use
@@ -44,7 +45,7 @@ func New(ctx context.Context, owner *mlx.Scope, log *slog.Logger) *Set {
 	set.chained = set.q4 != nil
 	set.squares, set.addNorm, set.swiglu = set.kernel(squaresSpec()), set.kernel(addNormSpec()), set.kernel(swigluSpec())
 	set.dense, set.wide = set.kernel(denseSpec(false)), set.kernel(denseSpec(true))
-	set.mix = set.mixture()
+	set.mix, set.group = set.mixture(), set.groupKernels()
 	set.none = owner.Zeros(mlx.Float32, 1)
 	return set
 }

@@ -68,7 +68,8 @@ type MoE struct {
 }
 
 // Link prepares the mixture for the kernels of a set, where its weights suit.
-// Blocks of up to kernels.BlockRows rows then go through them.
+// Blocks of up to kernels.BlockRows rows then go through them, and prompts where the
+// sizes divide.
 func (m *MoE) Link(set *kernels.Set, shape kernels.MixShape) {
 	shape.TopK, shape.Norm, shape.Shared = m.TopK, m.NormTopK, m.Shared != nil
 	if m.Shared != nil {
@@ -106,6 +107,12 @@ func (m *MoE) Forward(s *mlx.Scope, x mlx.Array) mlx.Array {
 	if m.kernels.Mixes(s, x) {
 		if y, ok := m.block(s, x); ok {
 			return y
+		}
+	}
+	if m.kernels.Groups(s, x, m.shape) {
+		scores := s.Reshape(s.AsType(m.Router.Forward(s, x), mlx.Float32), x.Dim(1), -1)
+		if y, ok := m.kernels.Grouped(s, x, scores, m.shape, m.maps()); ok {
+			return m.addShared(s, x, y)
 		}
 	}
 	t, h := x.Dim(1), x.Dim(2)

@@ -103,7 +103,7 @@ func TestMoE(t *testing.T) {
 // of it the kernels take: with the router's product or without, with a shared expert
 // of the experts' width or of another.
 func TestMoEByKernels(t *testing.T) {
-	const hidden, width, experts = 128, 256, 12
+	const hidden, width, experts = 256, 256, 12
 	four, eight := mlx.QuantizeOptions{Mode: mlx.Affine, GroupSize: 64, Bits: 4}, mlx.QuantizeOptions{Mode: mlx.Affine, GroupSize: 64, Bits: 8}
 	for name, x := range map[string]struct {
 		router, gate mlx.QuantizeOptions // no bits: dense
@@ -144,8 +144,9 @@ func TestMoEByKernels(t *testing.T) {
 			operations := m
 			m.Link(set, kernels.MixShape{Experts: experts, Hidden: hidden, Width: width})
 			require.Equal(t, x.linked, m.Linked(), name)
-			for _, rows := range []int{1, 16, kernels.BlockRows + 1} {
+			for _, rows := range []int{1, 16, kernels.BlockRows + 1, 90} {
 				in := random(1, rows, hidden)
+				require.Equal(t, rows > kernels.BlockRows, set.Groups(s, in, kernels.MixShape{Hidden: hidden, Width: width}))
 				want, got := values(t, operations.Forward(s, in)), values(t, m.Forward(s, in))
 				require.Len(t, got, len(want))
 				for i, w := range want {

@@ -109,6 +109,16 @@ static int __reduce_min_sync(u32, int v) {
   for (int o = 16; o > 0; o >>= 1) v = min(v, from_lane(v, (current % 32) ^ o));
   return v;
 }
+static u32 __ballot_sync(u32, bool v) {
+  const int w = current / 32;
+  exchange[w][current % 32][0] = v;
+  warp_wait();
+  u32 r = 0;
+  for (int i = 0; i < 32; i++) r |= exchange[w][i][0] << i;
+  warp_wait();
+  return r;
+}
+static int __popc(u32 v) { return __builtin_popcount(v); }
 static bool __any_sync(u32, bool v) { return __reduce_max_sync(0, v); }
 static int __float_as_int(float f) { return bits<int>(f); }
 static float __int_as_float(int i) { return bits<float>(i); }
@@ -158,6 +168,14 @@ static void gf_mma(float* c, const u32* a, u32 b0, u32 b1) {
   mma(c, a, b, 2);
 }
 static u32 gf_q4(u32 v) { return (v & 0x000f000fu) | 0x43004300u; }
+static u32 gf_affine(u32 v, u32 s, u32 b) {
+  u32 r = 0;
+  for (int i = 0; i < 32; i += 16) {
+    const double q = (double)bits<float>(v >> i << 16) - 128;
+    r |= (u32)bfloat16((float)(q * bits<float>(s >> i << 16) + bits<float>(b >> i << 16))).v << i;
+  }
+  return r;
+}
 
 // Copies in the background happen as late as they may: when their thread waits.
 static struct { void* to; const void* from; int size, group; } copies[MOST][256];
