@@ -12,6 +12,7 @@ func orderSpec() mlx.KernelSpec {
 		Inputs:   []string{"chosen", "x"},
 		Outputs:  []string{"order", "tiles", "lined"},
 		CUDA:     src,
+		Overlaps: true,
 		Fallback: composeOrder,
 	}
 }
@@ -50,9 +51,10 @@ func groupedSpec(gpu mlx.GPU) mlx.KernelSpec {
 		Outputs: []string{"out"},
 		CUDA: mlx.KernelSource{
 			Header: compact(cudaHeader) + compact(q4Macros) + compact(mmaHeader) + compact(copyHeader) + compact(attentionMacros) + compact(chainMacros) + compact(groupHeader),
-			Source: cudaIndex + compact(groupedText),
+			Source: cudaWaits + compact(groupedText),
 		},
 		SharedMemory: groupStagesOf(gpu) * groupStage,
+		Overlaps:     true,
 		Fallback:     composeGrouped,
 	}
 }
@@ -90,6 +92,7 @@ func groupSumSpec() mlx.KernelSpec {
 		Inputs:   []string{"pairs", "weights"},
 		Outputs:  []string{"y"},
 		CUDA:     src,
+		Overlaps: true,
 		Fallback: composeGroupSum,
 	}
 }
