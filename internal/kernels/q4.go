@@ -48,6 +48,29 @@ func (set *Set) QuantizedMatMul(s *mlx.Scope, x mlx.Array, q mlx.Quantized) mlx.
 	return s.QuantizedMatMul(x, q, true)
 }
 
+// manyEach is the mean number of rows of an expert from which a CUDA device multiplies
+// by the experts' weights written out: all of them are, also those without rows.
+const manyEach = 24
+
+// writesExperts is WritesOut for rows of experts.
+func (set *Set) writesExperts(q mlx.Quantized, ix mlx.GatherOptions) bool {
+	rows := ix.RHS.Size()
+	return ix.Sorted && set.WritesOut(rows) && rows >= manyEach*q.W.Dim(0) && q.Options.Mode == mlx.Affine
+}
+
+// GatherQMM is [mlx.Scope.GatherQMM] with transposed weights [experts, out, in], for
+// many sorted rows by weights written out as in QuantizedMatMul.
+func (set *Set) GatherQMM(s *mlx.Scope, x mlx.Array, q mlx.Quantized, ix mlx.GatherOptions) mlx.Array {
+	if s.Err() != nil || !set.writesExperts(q, ix) {
+		return s.GatherQMM(x, q, true, ix)
+	}
+	w := s.Dequantize(q, x.Dtype())
+	t := s.SwapAxes(w, 1, 2)
+	y := s.GatherMM(x, t, ix)
+	s.Free(w, t)
+	return y
+}
+
 // single is a map for one product outside of a chain. Its counter, where it needs
 // one, is made of its own weight: two products may run at the same time, and of
 // plain zeros a compiled function would make one array for both.

@@ -13,6 +13,8 @@ type Experts struct {
 	weight mlx.Array // [experts, in, out] when inOut, else [experts, out, in]
 	inOut  bool
 	quant  mlx.Quantized
+
+	kernels *kernels.Set // nil where MLX's operations serve
 }
 
 // NewExperts takes weights [experts, out, in].
@@ -33,7 +35,7 @@ func (e Experts) Forward(s *mlx.Scope, x, chosen mlx.Array, sorted bool) mlx.Arr
 	ix := mlx.GatherOptions{RHS: chosen, Sorted: sorted}
 	switch {
 	case e.quant.W.Valid():
-		return s.GatherQMM(x, e.quant, true, ix)
+		return e.kernels.GatherQMM(s, x, e.quant, ix)
 	case e.inOut:
 		return s.GatherMM(x, e.weight, ix)
 	}
@@ -71,6 +73,7 @@ type MoE struct {
 // Blocks of up to kernels.BlockRows rows then go through them, and prompts where the
 // sizes divide.
 func (m *MoE) Link(set *kernels.Set, shape kernels.MixShape) {
+	m.Gate.kernels, m.Up.kernels, m.Down.kernels = set, set, set
 	shape.TopK, shape.Norm, shape.Shared = m.TopK, m.NormTopK, m.Shared != nil
 	if m.Shared != nil {
 		if shape.Half = m.Shared.half; shape.Half == 0 {
