@@ -15,10 +15,11 @@ const (
 	groupRows = 64
 	// groupUp and groupDown are the outputs of a block with gate and up, and with down.
 	groupUp, groupDown = 128, 256
-	// groupStage is the bytes of a stage of groupedText's ring, and groupStages the
-	// most stages.
-	groupStage  = (256*4 + 256/2 + groupRows*17) * 16
+	// groupStage is the bytes of a stage of groupedText's ring, groupStages the most
+	// stages, and groupScales the most bytes of scales and biases beside them.
+	groupStage  = (256*4 + groupRows*16) * 16
 	groupStages = 3
+	groupScales = 2 * 256 * 2 * 4 * 4
 )
 
 // grouped is the kernels of a Set.
@@ -26,7 +27,7 @@ type grouped struct{ choose, order, product, sum *mlx.Kernel }
 
 // groupKernels is nil where one of the texts is not for the device.
 func (set *Set) groupKernels() *grouped {
-	if set.gpu.SharedMemory < 2*groupStage {
+	if groupStagesOf(set.gpu) < 2 {
 		return nil
 	}
 	g := &grouped{set.kernel(chooseSpec()), set.kernel(orderSpec()), set.kernel(groupedSpec(set.gpu)), set.kernel(groupSumSpec())}
@@ -37,7 +38,9 @@ func (set *Set) groupKernels() *grouped {
 }
 
 // groupStagesOf is the number of stages for a device.
-func groupStagesOf(gpu mlx.GPU) int { return min(gpu.SharedMemory/groupStage, groupStages) }
+func groupStagesOf(gpu mlx.GPU) int {
+	return min((gpu.SharedMemory-groupScales)/groupStage, groupStages)
+}
 
 // groups says that the sizes divide, of weights that Mix takes.
 func (d MixShape) groups() bool {

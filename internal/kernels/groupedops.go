@@ -53,7 +53,7 @@ func groupedSpec(gpu mlx.GPU) mlx.KernelSpec {
 			Header: compact(cudaHeader) + compact(q4Macros) + compact(mmaHeader) + compact(copyHeader) + compact(attentionMacros) + compact(chainMacros) + compact(groupHeader),
 			Source: cudaWaits + compact(groupedText),
 		},
-		SharedMemory: groupStagesOf(gpu) * groupStage,
+		SharedMemory: groupStagesOf(gpu)*groupStage + groupScales,
 		Overlaps:     true,
 		Fallback:     composeGrouped,
 	}
@@ -71,9 +71,9 @@ func composeGrouped(s *mlx.Scope, in []mlx.Array, l mlx.Launch) []mlx.Array {
 		x = s.Take(x, s.FloorDiv(order, s.Scalar(float64(templateInt(l, "TOPK")), mlx.Int32)), 0)
 	}
 	product := func(w []mlx.Array) mlx.Array {
-		q := mlx.Quantized{W: s.Take(w[0], expert, 0), Scales: s.Take(w[1], expert, 0), Biases: s.Take(w[2], expert, 0), Options: q4Options}
-		rows := s.Reshape(s.AsType(x, mlx.Float32), order.Dim(0), 1, -1)
-		y := s.MatMul(rows, s.SwapAxes(s.AsType(s.AsType(wide(s, q), dt), mlx.Float32), 1, 2))
+		q := mlx.Quantized{W: w[0], Scales: w[1], Biases: w[2], Options: q4Options}
+		whole := s.AsType(s.AsType(wide(s, q), dt), mlx.Float32)
+		y := s.GatherMM(s.Reshape(s.AsType(x, mlx.Float32), order.Dim(0), 1, -1), s.SwapAxes(whole, 1, 2), mlx.GatherOptions{RHS: expert})
 		return s.AsType(s.AsType(s.Reshape(y, order.Dim(0), -1), dt), mlx.Float32)
 	}
 	y := product(in[6:9])

@@ -87,15 +87,19 @@ for (int i = bid * WARPS * 32 + tid; i < rows * (H / 8); i += E * WARPS * 32) {
 // once for all rows of a tile, in the registers of the lane that multiplies by it: as
 // in chainText lane (g, t) holds the 16 numbers of a group that begin at 16t. A stage
 // of the ring is 128 columns: 256 rows of weights in 64 bytes each, with the halves
-// of every third and fourth row exchanged, their scales, their biases, and rows of x
-// of 256 bytes, padded by 16, so that the lanes' reads fall into different banks.
+// of every third and fourth row exchanged, and rows of x of 256 bytes, with the 16
+// bytes exchanged by twos in every second row, so that the lanes' reads fall into
+// different banks. Scales and biases come for EVERY stages at once: a row's two would
+// be a small part of the 32 bytes that memory gives.
 //
 // The columns are added in their order by one lane: a row's bits do not depend on the
 // tile that it lies in.
 const groupedText = `
-constexpr int G = K / 64, STEPS = K / 128, LINES = 256, ROW = 17, STAGE = LINES * 4 + LINES / 2 + M * ROW, BLOCK = UP ? 128 : 256;
-GF_DYNAMIC(memory, STAGES * STAGE * 4);
+constexpr int G = K / 64, STEPS = K / 128, LINES = 256, STAGE = LINES * 4 + M * 16, BLOCK = UP ? 128 : 256;
+constexpr int EVERY = G % 8 == 0 ? 4 : G % 4 == 0 ? 2 : 1, SLOTS = (STAGES + EVERY - 2) / EVERY + 1;
+GF_DYNAMIC(memory, STAGES * STAGE * 4 + SLOTS * LINES * 2 * EVERY);
 uint4* ring = (uint4*)memory;
+unsigned* scale_ring = (unsigned*)(ring + STAGES * STAGE);
 const int* tile = tiles + 4 * blockIdx.y;
 const int expert = tile[0], first = tile[1], count = tile[2];
 if (count == 0) return;
@@ -121,12 +125,15 @@ auto fetch = [&](int step, int slot) {
     uint4* to = ring + slot * STAGE;
     #pragma unroll
     for (int i = 0; i < 4; i++) gf_copy(to + (i * 64 + line) * 4 + (part ^ (line & 2)), wr + i * (UP ? 32 : 64) * (K / 8) + step * 16);
-    unsigned* s = (unsigned*)(to + LINES * 4) + tid;
-    gf_copy4(s, sr + step * 2);
-    gf_copy4(s + LINES, br + step * 2);
+    if (step % EVERY == 0) {
+      unsigned* s = scale_ring + (step / EVERY % SLOTS * 2 * LINES + tid) * EVERY;
+      if (EVERY == 4) { gf_copy16(s, sr + step * 2, true); gf_copy16(s + LINES * EVERY, br + step * 2, true); }
+      if (EVERY == 2) { gf_copy8(s, sr + step * 2); gf_copy8(s + LINES * EVERY, br + step * 2); }
+      if (EVERY == 1) { gf_copy4(s, sr + step * 2); gf_copy4(s + LINES * EVERY, br + step * 2); }
+    }
     #pragma unroll
     for (int i = 0; i < M / 16; i++)
-      if (i * 16 + tid / 16 < count) gf_copy16(to + LINES * 4 + LINES / 2 + (i * 16 + tid / 16) * ROW + tid % 16, (const uint4*)x + xr[i] + step * 16, true);
+      if (i * 16 + tid / 16 < count) gf_copy16(to + LINES * 4 + i * 256 + (tid ^ (tid / 16 & 1)), (const uint4*)x + xr[i] + step * 16, true);
   }
   gf_copies_end();
 };
@@ -145,8 +152,8 @@ for (int step = 0; step < STEPS; step++) {
   __syncthreads();
   fetch(step + STAGES - 1, empty);
   const uint4* in = ring + slot * STAGE;
-  const unsigned* sc = (const unsigned*)(in + LINES * 4) + warp * 32 + g;
-  const uint4* xs = in + LINES * 4 + LINES / 2 + g * ROW + t * 2;
+  const unsigned* sc = scale_ring + (step / EVERY % SLOTS * 2 * LINES + warp * 32 + g) * EVERY + step % EVERY;
+  const uint4* xs = in + LINES * 4 + g * 16 + t * 2;
   in += (warp * 32 + g) * 4;
   #pragma unroll
   for (int u = 0; u < 2; u++) {
@@ -157,7 +164,7 @@ for (int step = 0; step < STEPS; step++) {
       #pragma unroll
       for (int r = 0; r < 2; r++) {
         q[m][r] = ((const uint2*)(in + (m * 16 + r * 8) * 4))[((2 * u + t / 2) ^ (g & 2)) * 2 + t % 2];
-        const unsigned two = sc[m * 16 + r * 8], low = sc[LINES + m * 16 + r * 8];
+        const unsigned two = sc[(m * 16 + r * 8) * EVERY], low = sc[(LINES + m * 16 + r * 8) * EVERY];
         s[m][r] = __byte_perm(two, two, u ? 0x3232 : 0x1010);
         b[m][r] = __byte_perm(low, low, u ? 0x3232 : 0x1010);
       }
@@ -177,7 +184,7 @@ for (int step = 0; step < STEPS; step++) {
       #pragma unroll
       for (int j = 0; j < M / 8; j += 2) {
         if (j * 8 < count) {
-          const uint4 x0 = xs[j * 8 * ROW + u * 8 + h], x1 = xs[(j + 1) * 8 * ROW + u * 8 + h];
+          const uint4 x0 = xs[j * 128 + u * 8 + (h ^ (g & 1))], x1 = xs[(j + 1) * 128 + u * 8 + (h ^ (g & 1))];
           gf_mma(acc[0][j], a[0][0], x0.x, x0.y);
           gf_mma(acc[1][j], a[1][0], x0.x, x0.y);
           gf_mma(acc[0][j + 1], a[0][0], x1.x, x1.y);
