@@ -126,6 +126,8 @@ func (spec *KernelSpec) check() string {
 	switch {
 	case !isName(spec.Name):
 		return "Name must be letters, digits and underscores"
+	case strings.Contains(spec.Name, overlapping):
+		return "Name must not contain " + overlapping + ", see Overlaps"
 	case spec.Fallback == nil:
 		return "a Fallback is needed, for other devices and where a kernel fails"
 	case len(spec.Inputs) == 0 || len(spec.Outputs) == 0:
@@ -148,11 +150,14 @@ func (spec *KernelSpec) check() string {
 	return ""
 }
 
+// overlapping ends the CUDA function's name of a spec with Overlaps.
+const overlapping = "_overlaps"
+
 // function is the name of the kernel function. Who launches CUDA kernels again
 // (native/kernels/relaunch.cpp) looks for the end.
 func (spec *KernelSpec) function(cuda bool) string {
 	if cuda && spec.Overlaps {
-		return spec.Name + "_overlaps"
+		return spec.Name + overlapping
 	}
 	return spec.Name
 }

@@ -160,12 +160,12 @@ func TestRelaunchMemory(t *testing.T) {
 		arrays := lib.LiveArrays()
 		before, err := lib.Memory(t.Context())
 		require.NoError(t, err)
-		for range 200 {
+		for range 400 {
 			call()
 		}
 		require.Equal(t, arrays, lib.LiveArrays())
 		after, err := lib.Memory(t.Context())
-		require.LessOrEqual(t, after.Active, before.Active+1<<20)
+		require.LessOrEqual(t, after.Active, before.Active+8<<20, "there may be more records than after the first calls, but not one a call")
 		return err
 	}))
 }

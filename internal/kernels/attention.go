@@ -36,7 +36,6 @@ func (d HeadsShape) attentionSpec() mlx.KernelSpec {
 		Outputs: []string{"sums", "weights"},
 		// Metal's own attention of few rows takes a mask and is as fast.
 		CUDA:     mlx.KernelSource{Header: compact(cudaHeader) + compact(mmaHeader) + compact(loadHeader) + compact(attentionMacros), Source: cudaWaits + compact(attentionText)},
-		Overlaps: true,
 		Fallback: d.attendParts,
 	}
 }
@@ -77,11 +76,10 @@ const log2e = 1.4426950408889634
 
 func (d HeadsShape) joinSpec() mlx.KernelSpec {
 	return mlx.KernelSpec{
-		Name:     "godflash_attention_join",
-		Inputs:   []string{"sums", "weights", "q"},
-		Outputs:  []string{"y"},
-		CUDA:     cuda(joinText),
-		Overlaps: true,
+		Name:    "godflash_attention_join",
+		Inputs:  []string{"sums", "weights", "q"},
+		Outputs: []string{"y"},
+		CUDA:    cuda(joinText),
 		Fallback: func(s *mlx.Scope, in []mlx.Array, l mlx.Launch) []mlx.Array {
 			t := in[0].Dim(1)
 			top, sum := s.SliceAxis(in[1], -1, 0, 1), s.SliceAxis(in[1], -1, 1, 2)

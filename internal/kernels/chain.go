@@ -331,11 +331,10 @@ func (c *Chained) call(none mlx.Array, x Stream, q mlx.Quantized, a Around) call
 
 func squaresSpec() mlx.KernelSpec {
 	return mlx.KernelSpec{
-		Name:     "godflash_squares",
-		Inputs:   []string{"x"},
-		Outputs:  []string{"sums"},
-		CUDA:     cuda(squaresText),
-		Overlaps: true,
+		Name:    "godflash_squares",
+		Inputs:  []string{"x"},
+		Outputs: []string{"sums"},
+		CUDA:    cuda(squaresText),
 		Fallback: func(s *mlx.Scope, in []mlx.Array, l mlx.Launch) []mlx.Array {
 			return []mlx.Array{s.Reshape(s.Sum(s.Square(s.AsType(in[0], mlx.Float32)), false, -1), l.Outputs[0].Shape...)}
 		},

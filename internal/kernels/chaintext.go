@@ -50,8 +50,11 @@ const int warp = tid >> 5, lane = tid & 31, g = lane >> 2, t = lane & 3, part = 
 const int first = bid * (TILES / UNIT) / (int)gridDim.x * UNIT, count = (bid + 1) * (TILES / UNIT) / (int)gridDim.x * UNIT - first;
 const int begin = (part * W + warp) * GW, from = min(begin, G - GW);
 
-// The last stage's place is free for the norm's columns.
+// Norm and x are small and go first, before weights fill all queues. The last
+// stage's place is free for the norm's columns.
 float* own_norm = (float*)(ring + ((STAGES - 1) * W + warp) * STAGE);
+constexpr int ROUNDS = (16 + W - 1) / W;
+float squared[ROUNDS];
 if (NORM) {
   #pragma unroll
   for (int e = 0; e < GW / 2; e++) gf_copy16(own_norm + (e * 32 + lane) * 4, norm + from * 64 + (e * 32 + lane) * 4, true);
@@ -96,12 +99,8 @@ auto fetch = [&](int i) {
   }
   gf_copies_end();
 };
-#pragma unroll 1
-for (int i = 0; i < STAGES - 1; i++) fetch(i);
+fetch(0);
 gf_wait();
-
-constexpr int ROUNDS = (16 + W - 1) / W;
-float squared[ROUNDS];
 if (NORM) {
   const int n = sums_shape[1];
   #pragma unroll
@@ -127,6 +126,9 @@ for (int u = 0; u < GW; u++) {
     if (G % (W * GW) != 0 && from + u < begin) { raw[u][h][0] = make_uint4(0, 0, 0, 0); raw[u][h][1] = raw[u][h][0]; }
   }
 }
+
+#pragma unroll 1
+for (int i = 1; i < STAGES - 1; i++) fetch(i);
 
 if (NORM) {
   #pragma unroll

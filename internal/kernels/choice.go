@@ -81,8 +81,7 @@ func largestSpec() mlx.KernelSpec {
 		Inputs:  []string{"scores", "first", "counter"},
 		Outputs: []string{"ids", "tops", "places"},
 		// Metal's argmax is one launch as well.
-		CUDA:     mlx.KernelSource{Header: compact(cudaHeader) + compact(largestMacros), Source: cudaWaits + compact(largestText)},
-		Overlaps: true,
+		CUDA: mlx.KernelSource{Header: compact(cudaHeader) + compact(largestMacros), Source: cudaWaits + compact(largestText)},
 		Fallback: func(s *mlx.Scope, in []mlx.Array, l mlx.Launch) []mlx.Array {
 			x := s.Reshape(s.AsType(in[0], mlx.Float32), -1, in[0].Dim(-1))
 			ids := s.AsType(s.Argmax(x, -1, false), mlx.Int32)
@@ -135,11 +134,10 @@ func (c *Choice) largestCall(scores, first mlx.Array, checked bool) call {
 
 func acceptSpec() mlx.KernelSpec {
 	return mlx.KernelSpec{
-		Name:     "godflash_accept",
-		Inputs:   []string{"block", "choices", "instead"},
-		Outputs:  []string{"accepted", "packed"},
-		CUDA:     cuda(acceptText),
-		Overlaps: true,
+		Name:    "godflash_accept",
+		Inputs:  []string{"block", "choices", "instead"},
+		Outputs: []string{"accepted", "packed"},
+		CUDA:    cuda(acceptText),
 		Fallback: func(s *mlx.Scope, in []mlx.Array, _ mlx.Launch) []mlx.Array {
 			block, choices, instead := in[0], in[1], in[2]
 			zero, one := s.Zeros(mlx.Int32, 1), s.Ones(mlx.Int32, 1)

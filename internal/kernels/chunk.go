@@ -47,11 +47,10 @@ func (c chunks) run(s *mlx.Scope, d DeltaShape, q mlx.Array, r *DeltaRows, state
 
 func (d DeltaShape) chunkPrepareSpec() mlx.KernelSpec {
 	return mlx.KernelSpec{
-		Name:     "godflash_delta_chunks",
-		Inputs:   []string{"q", "k", "g", "beta"},
-		Outputs:  []string{"t", "a", "d"},
-		CUDA:     cuda(chunkPrepareText),
-		Overlaps: true,
+		Name:    "godflash_delta_chunks",
+		Inputs:  []string{"q", "k", "g", "beta"},
+		Outputs: []string{"t", "a", "d"},
+		CUDA:    cuda(chunkPrepareText),
 		Fallback: func(s *mlx.Scope, in []mlx.Array, _ mlx.Launch) []mlx.Array {
 			return d.prepareChunks(s, in[0], in[1], in[2], in[3])
 		},
@@ -82,7 +81,6 @@ func (d DeltaShape) chunkScanSpec() mlx.KernelSpec {
 		Outputs:      []string{"out", "after"},
 		CUDA:         src,
 		SharedMemory: 4 * chunkMemory,
-		Overlaps:     true,
 		Fallback: func(s *mlx.Scope, in []mlx.Array, _ mlx.Launch) []mlx.Array {
 			return d.scanChunks(s, in[0], in[1], in[2], in[3], in[4], in[5], in[6])
 		},

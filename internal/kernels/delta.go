@@ -84,7 +84,6 @@ func (d DeltaShape) inSpec() mlx.KernelSpec {
 		Inputs:  []string{"tail", "qkv", "a", "b", "conv", "neg_a", "bias"},
 		Outputs: []string{"q", "k", "v", "g", "beta", "conv_in", "next"},
 		Metal:   metal(deltaInText), CUDA: cuda(deltaInText),
-		Overlaps: true,
 		Fallback: func(s *mlx.Scope, in []mlx.Array, l mlx.Launch) []mlx.Array {
 			at := func(name string) int { return templateInt(l, name) }
 			qkv := Cols{in[1], at("QAT"), d.channels()}.Take(s)
@@ -139,7 +138,6 @@ func (d DeltaShape) scanSpec() mlx.KernelSpec {
 		Inputs:  []string{"q", "k", "v", "g", "beta", "state", "count"},
 		Outputs: []string{"y", "after"},
 		Metal:   metal(deltaScanText), CUDA: cuda(deltaScanText),
-		Overlaps: true,
 		Fallback: func(s *mlx.Scope, in []mlx.Array, _ mlx.Launch) []mlx.Array {
 			q, k, v, g, beta, state, count := in[0], in[1], in[2], in[3], in[4], in[5], in[6]
 			t := k.Dim(0)
@@ -199,7 +197,6 @@ func (d DeltaShape) outSpec() mlx.KernelSpec {
 		Inputs:  []string{"y", "z", "weight"},
 		Outputs: []string{"o"},
 		Metal:   metal(deltaOutText), CUDA: cuda(deltaOutText),
-		Overlaps: true,
 		Fallback: func(s *mlx.Scope, in []mlx.Array, l mlx.Launch) []mlx.Array {
 			z := Cols{in[1], templateInt(l, "ZAT"), d.ValueHeads * d.ValueDim}.Take(s)
 			return []mlx.Array{d.gate(s, in[0], z, in[2])}

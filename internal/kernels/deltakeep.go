@@ -87,8 +87,7 @@ var (
 // layer's number then, and blockIdx.y is that number.
 func (d DeltaShape) keepSpec(layers int) mlx.KernelSpec {
 	spec := mlx.KernelSpec{
-		Name:     "godflash_delta_keep",
-		Overlaps: true,
+		Name: "godflash_delta_keep",
 		Fallback: func(s *mlx.Scope, in []mlx.Array, _ mlx.Launch) []mlx.Array {
 			var after, tails []mlx.Array
 			count := in[len(in)-1]

@@ -68,7 +68,6 @@ func denseSpec(wide bool) mlx.KernelSpec {
 			Source: cudaIndex + compact(denseText),
 		},
 		SharedMemory: memory,
-		Overlaps:     true,
 		Fallback:     composeDense,
 	}
 }

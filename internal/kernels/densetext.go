@@ -36,23 +36,24 @@ const int rows = x_shape[1];
 constexpr int SHARED = D * (TILES * 128 + 32) * 4;
 GF_DYNAMIC(shared, SHARED);
 __shared__ float inverse[16];
+gf_wait();
 uint4* own = (uint4*)shared + tid;
 uint4* norms = (uint4*)shared + D * TILES * 128 + warp * 8;
 const __nv_bfloat16* wr = w + (size_t)(bid * ROWS + g) * K + warp * 32 + t * 8;
+const __nv_bfloat16* xr = x + (size_t)g * K + warp * 32 + t * 8;
 const float* nr = norm + warp * 32 + lane * 4;
 auto fetch = [&](int at, int slot) {
   if (at < STEPS) {
     const int c = at * 128;
     uint4* to = own + slot * TILES * 128;
     if (NORM && lane < 8) gf_copy(norms + slot * 32 + lane, nr + c);
+    if (g < rows) gf_copy(to + NT * 128, xr + c);
+    if (g + 8 < rows) gf_copy(to + (NT + 1) * 128, xr + 8 * K + c);
     #pragma unroll
     for (int j = 0; j < NT; j++) gf_copy(to + j * 128, wr + (size_t)j * 8 * K + c);
   }
+  gf_copies_end();
 };
-#pragma unroll
-for (int i = 0; i < D - 1; i++) { fetch(i, i); gf_copies_end(); }
-gf_wait();
-
 // Thread 8m + i has every eighth four of row m, before the product and after it.
 const int m = tid >> 3, n0 = (tid & 7) * 4;
 constexpr int TAKEN = 6;
@@ -63,14 +64,6 @@ for (int i = 0; i < TAKEN; i++) {
   taken[i] = make_float4(0, 0, 0, 0);
   if (m < rows && n0 + i * 32 < fours) taken[i] = *(const float4*)(sums + m * fours + n0 + i * 32);
 }
-// x of the first stages is not copied, or its copies would end after all their weights.
-const __nv_bfloat16* xr = x + (size_t)g * K + warp * 32 + t * 8;
-uint4 begun[D - 1][2];
-#pragma unroll
-for (int i = 0; i < D - 1; i++) {
-  if (i < STEPS && g < rows) begun[i][0] = *(const uint4*)(xr + i * 128);
-  if (i < STEPS && g + 8 < rows) begun[i][1] = *(const uint4*)(xr + 8 * K + i * 128);
-}
 uint2 res[TURNS];
 #pragma unroll
 for (int i = 0; i < TURNS; i++) {
@@ -78,10 +71,7 @@ for (int i = 0; i < TURNS; i++) {
   if (RES && m < rows && n0 + i * 32 < WIDE) res[i] = *(const uint2*)(residual + (size_t)m * N + bid * ROWS + n0 + i * 32);
 }
 #pragma unroll
-for (int i = 0; i < D - 1; i++) {
-  if (i < STEPS && g < rows) own[(i * TILES + NT) * 128] = begun[i][0];
-  if (i < STEPS && g + 8 < rows) own[(i * TILES + NT + 1) * 128] = begun[i][1];
-}
+for (int i = 0; i < D - 1; i++) fetch(i, i);
 float i0 = 0, i1 = 0;
 if (NORM) {
   float v = 0;
@@ -102,13 +92,7 @@ int slot = 0, empty = D - 1;
 for (int at = 0; at < STEPS; at++) {
   gf_copies_wait<D - 2>();
   if (NORM) __syncwarp();
-  if (at + D - 1 < STEPS) {
-    uint4* to = own + empty * TILES * 128 + NT * 128;
-    if (g < rows) gf_copy(to, xr + (at + D - 1) * 128);
-    if (g + 8 < rows) gf_copy(to + 128, xr + 8 * K + (at + D - 1) * 128);
-  }
   fetch(at + D - 1, empty);
-  gf_copies_end();
   const uint4* in = own + slot * TILES * 128;
   uint4 a = make_uint4(0, 0, 0, 0), b = a;
   if (g < rows) a = in[NT * 128];

@@ -13,7 +13,6 @@ func scoresSpec() mlx.KernelSpec {
 		Outputs: []string{"scores", "normed"},
 		// MLX's gathered products on Metal serve one row as well as many.
 		CUDA:     mlx.KernelSource{Header: compact(cudaHeader) + compact(q4Macros) + compact(attentionMacros) + compact(chainMacros) + compact(scoresMacros), Source: cudaIndex + compact(scoresText)},
-		Overlaps: true,
 		Fallback: composeScores,
 	}
 }
@@ -44,7 +43,6 @@ func chooseSpec() mlx.KernelSpec {
 		Inputs:   []string{"scores"},
 		Outputs:  []string{"chosen", "weights"},
 		CUDA:     cuda(chooseText),
-		Overlaps: true,
 		Fallback: composeChoice,
 	}
 }
@@ -74,7 +72,6 @@ func upSpec() mlx.KernelSpec {
 		Inputs:   []string{"x", "chosen", "gate_w", "gate_scales", "gate_biases", "up_w", "up_scales", "up_biases", "shared_w", "shared_scales", "shared_biases"},
 		Outputs:  []string{"h"},
 		CUDA:     mlx.KernelSource{Header: expertsHeader(upHeader), Source: cudaWaits + compact(upText)},
-		Overlaps: true,
 		Fallback: composeUp,
 	}
 }
@@ -119,7 +116,6 @@ func downSpec() mlx.KernelSpec {
 		Inputs:   []string{"h", "chosen", "weights", "down_w", "down_scales", "down_biases", "shared_w", "shared_scales", "shared_biases", "residual"},
 		Outputs:  []string{"y", "squares"},
 		CUDA:     mlx.KernelSource{Header: expertsHeader(downHeader), Source: cudaWaits + compact(downText)},
-		Overlaps: true,
 		Fallback: composeDown,
 	}
 }

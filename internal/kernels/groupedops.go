@@ -12,7 +12,6 @@ func orderSpec() mlx.KernelSpec {
 		Inputs:   []string{"chosen", "x"},
 		Outputs:  []string{"order", "tiles", "lined"},
 		CUDA:     src,
-		Overlaps: true,
 		Fallback: composeOrder,
 	}
 }
@@ -54,7 +53,6 @@ func groupedSpec(gpu mlx.GPU) mlx.KernelSpec {
 			Source: cudaWaits + compact(groupedText),
 		},
 		SharedMemory: groupStagesOf(gpu)*groupStage + groupScales,
-		Overlaps:     true,
 		Fallback:     composeGrouped,
 	}
 }
@@ -92,7 +90,6 @@ func groupSumSpec() mlx.KernelSpec {
 		Inputs:   []string{"pairs", "weights"},
 		Outputs:  []string{"y"},
 		CUDA:     src,
-		Overlaps: true,
 		Fallback: composeGroupSum,
 	}
 }

@@ -123,7 +123,6 @@ func (d HeadsShape) splitSpec() mlx.KernelSpec {
 		Inputs:  []string{"q", "k", "v", "q_norm", "k_norm", "position", "inv_freq"},
 		Outputs: []string{"queries", "keys", "values"},
 		Metal:   metal(headsText + headsOutText), CUDA: cuda(headsText + headsOutText),
-		Overlaps: true,
 		Fallback: func(s *mlx.Scope, in []mlx.Array, l mlx.Launch) []mlx.Array {
 			q, k, v := d.compose(s, in, l)
 			return []mlx.Array{q, k, v}
@@ -196,7 +195,6 @@ func (d HeadsShape) gateSpec() mlx.KernelSpec {
 		Inputs:  []string{"y", "q"},
 		Outputs: []string{"o"},
 		Metal:   metal(gateText), CUDA: cuda(gateText),
-		Overlaps: true,
 		Fallback: func(s *mlx.Scope, in []mlx.Array, l mlx.Launch) []mlx.Array {
 			t := in[1].Dim(1)
 			q := s.Reshape(Cols{in[1], templateInt(l, "QAT"), 2 * d.Queries * d.Dim}.Take(s), 1, t, d.Queries, 2*d.Dim)

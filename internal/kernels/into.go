@@ -28,7 +28,6 @@ func (d HeadsShape) intoSpec() mlx.KernelSpec {
 		// Metal's update of a slice works in place.
 		CUDA: cuda(intoText),
 		// It computes the outputs alone: where the kernel failed, Into says so.
-		Overlaps: true,
 		Fallback: func(s *mlx.Scope, in []mlx.Array, l mlx.Launch) []mlx.Array {
 			q, k, _ := d.compose(s, in, l)
 			if !q.Valid() {

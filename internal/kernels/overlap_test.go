@@ -17,8 +17,6 @@ import (
 var readEarly = map[string][]string{
 	"godflash_q4":             {"w", "scales", "biases", "norm"},
 	"godflash_q4_wide":        {"w", "scales", "biases", "norm"},
-	"godflash_dense":          {"w", "norm"},
-	"godflash_dense_wide":     {"w", "norm"},
 	"godflash_experts_scores": {"w", "scales", "biases", "gate_w", "gate_scales", "gate_biases"},
 }
 
@@ -29,8 +27,8 @@ func truth(v bool) int {
 	return 0
 }
 
-// Every kernel's launches may overlap: its text lets the next one begin, and before
-// it waits for the ones before names nothing but weights.
+// Every kernel's launches could overlap: its text lets the next one begin, and before
+// it waits for the ones before names nothing but weights. Those do that gain by it.
 func TestOverlaps(t *testing.T) {
 	do(t, func(s *mlx.Scope) {
 		specs := []mlx.KernelSpec{largestSpec(), acceptSpec(), DeltaShape{}.keepSpec(2), HeadsShape{}.joinSpec(), chainSpec(largeGPU, false), chainSpec(largeGPU, true)}
@@ -40,7 +38,7 @@ func TestOverlaps(t *testing.T) {
 		seen := map[string]bool{}
 		for _, spec := range specs {
 			seen[spec.Name] = true
-			require.True(t, spec.Overlaps, spec.Name)
+			require.Equal(t, strings.HasPrefix(spec.Name, "godflash_q4"), spec.Overlaps, spec.Name)
 			require.True(t, strings.HasPrefix(spec.CUDA.Source, "gf_next();\n"), spec.Name)
 			require.Contains(t, spec.CUDA.Header, compact(overlapHeader), spec.Name)
 			before, after, _ := strings.Cut(spec.CUDA.Source, "gf_wait();")

@@ -51,7 +51,6 @@ func addNormSpec() mlx.KernelSpec {
 		Inputs:  []string{"x", "y", "weight"},
 		Outputs: []string{"sum", "normed"},
 		Metal:   metal(addNormText), CUDA: cuda(addNormText),
-		Overlaps: true,
 		Fallback: func(s *mlx.Scope, in []mlx.Array, l mlx.Launch) []mlx.Array {
 			x := in[0]
 			if templateBool(l, "ADD") {
@@ -109,7 +108,6 @@ func swigluSpec() mlx.KernelSpec {
 		Inputs:  []string{"x"},
 		Outputs: []string{"o"},
 		Metal:   metal(swigluText), CUDA: cuda(swigluText),
-		Overlaps: true,
 		Fallback: func(s *mlx.Scope, in []mlx.Array, l mlx.Launch) []mlx.Array {
 			return []mlx.Array{glu(s, in[0], templateInt(l, "HALF"))}
 		},

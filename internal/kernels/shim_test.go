@@ -130,7 +130,7 @@ func (sh *shim) run(t testing.TB, spec mlx.KernelSpec, src mlx.KernelSource, c c
 			in.Write(binary.LittleEndian.AppendUint32(nil, uint32(int32(x))))
 		}
 	}
-	put(int(which), truth(spec.Overlaps && src == spec.CUDA))
+	put(int(which), truth(src == spec.CUDA))
 	put(max(1, c.launch.Grid[0]), max(1, c.launch.Grid[1]), max(1, c.launch.Grid[2]))
 	put(max(1, c.launch.Group[0]), max(1, c.launch.Group[1]), max(1, c.launch.Group[2]))
 	put(len(c.in) + len(c.launch.Outputs))
