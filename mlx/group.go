@@ -23,8 +23,10 @@ var (
 
 // GroupOptions of [Scope.Group].
 type GroupOptions struct {
-	Backend string // "mpi", "ring", "nccl" or "jaccl"; "": the first that is set up
-	Strict  bool   // an error where no backend is set up, instead of a group of this process alone
+	// Backend is "mpi", "ring", "nccl" or "jaccl"; "": the first that is set up. NCCL
+	// works on a GPU's stream, the others on the CPU's, whatever the scope's.
+	Backend string
+	Strict  bool // an error where no backend is set up, instead of a group of this process alone
 }
 
 // Group is a set of processes that compute together. How they find each other is
@@ -34,7 +36,12 @@ type Group struct {
 	owner      *Scope
 	h          mlxc.Handle
 	rank, size int
+	backend    string      // "" for this process alone
+	cpu        mlxc.Handle // the stream of its operations, 0 for the scope's
 }
+
+// backends are MLX's, in the order in which it tries them.
+var backends = []string{"mpi", "ring", "nccl", "jaccl"}
 
 // Group joins the group of all processes; the result is nil where that failed.
 // (mlx_distributed_init)
@@ -47,16 +54,43 @@ func (s *Scope) Group(o GroupOptions) *Group {
 		s.refuse(opGroup, "no backend has such a name", args)
 		return nil
 	}
-	return s.newGroup(opGroup, mlxc.Group(o.Strict, o.Backend), args)
+	if o.Backend == "" && s.lib.device == DeviceGPU {
+		// MLX does not tell which one it took.
+		for _, name := range backends {
+			if mlxc.GroupAvailable(name) {
+				if h := mlxc.Group(true, name); h > mlxc.OffWorker {
+					return s.newGroup(opGroup, h, name, args)
+				}
+			}
+		}
+	}
+	return s.newGroup(opGroup, mlxc.Group(o.Strict, o.Backend), o.Backend, args)
 }
 
-func (s *Scope) newGroup(o op, h mlxc.Handle, args string) *Group {
+func (s *Scope) newGroup(o op, h mlxc.Handle, backend, args string) *Group {
 	if h <= mlxc.OffWorker {
 		s.failed(o, h, args)
 		return nil
 	}
 	s.atEnd(func() { mlxc.FreeGroup(h) })
-	return &Group{owner: s, h: h, rank: mlxc.GroupRank(h), size: mlxc.GroupSize(h)}
+	g := &Group{owner: s, h: h, rank: mlxc.GroupRank(h), size: mlxc.GroupSize(h), backend: backend}
+	if s.lib.device == DeviceGPU && backend != "nccl" {
+		if g.cpu = mlxc.Stream(false); g.cpu <= mlxc.OffWorker {
+			s.failed(o, g.cpu, args)
+			return nil
+		}
+		s.atEnd(func() { mlxc.FreeStream(g.cpu) })
+	}
+	return g
+}
+
+// stream is where the group's operations run. Only NCCL's run on a GPU: in a GPU's
+// stream MLX ends the process for the others.
+func (g *Group) stream(s *Scope) mlxc.Handle {
+	if g.cpu != 0 {
+		return g.cpu
+	}
+	return s.stream
 }
 
 // GroupAvailable says whether the library has a backend of that name, any for "".
@@ -81,7 +115,7 @@ func (s *Scope) SplitGroup(g *Group, color, key int) *Group {
 		s.refuse(opGroupSplit, limitText, args2("color", color, "key", key))
 		return nil
 	}
-	return s.newGroup(opGroupSplit, mlxc.GroupSplit(g.h, color, key), args2("color", color, "key", key))
+	return s.newGroup(opGroupSplit, mlxc.GroupSplit(g.h, color, key), g.backend, args2("color", color, "key", key))
 }
 
 // usable refuses a group that is nil and panics on one that has ended.
@@ -108,7 +142,7 @@ func (s *Scope) collective(o op, a Array, g *Group) Array {
 	if x == 0 {
 		return s.zeroInput(o, "", a)
 	}
-	h := mlxc.CallGroup(o.fn(), x, g.h, s.stream)
+	h := mlxc.CallGroup(o.fn(), x, g.h, g.stream(s))
 	if h <= mlxc.OffWorker {
 		return s.failed(o, h, "", a)
 	}
@@ -161,7 +195,7 @@ func (s *Scope) withPeer(o op, a Array, rank int, what string, g *Group) Array {
 	if x == 0 {
 		return s.zeroInput(o, args1(what, rank), a)
 	}
-	h := mlxc.CallIntGroup(o.fn(), x, rank, g.h, s.stream)
+	h := mlxc.CallIntGroup(o.fn(), x, rank, g.h, g.stream(s))
 	if h <= mlxc.OffWorker {
 		return s.failed(o, h, args1(what, rank), a)
 	}
@@ -177,7 +211,7 @@ func (s *Scope) Recv(src int, g *Group, dt Dtype, shape ...int) Array {
 	if _, possible := product(shape); !ok || !possible || !dt.valid() {
 		return s.refuse(opRecv, "impossible shape or type", dt.String()+formatInts(shape))
 	}
-	h := mlxc.Recv(p, int(dt), src, g.h, s.stream)
+	h := mlxc.Recv(p, int(dt), src, g.h, g.stream(s))
 	if h <= mlxc.OffWorker {
 		return s.failed(opRecv, h, args1("src", src))
 	}
