@@ -378,6 +378,7 @@ func TestDoInOrder(t *testing.T) {
 		for lib.Waiting() <= i {
 			runtime.Gosched()
 		}
+		time.Sleep(time.Millisecond) // a caller is counted a moment before it stands in the queue
 	}
 	cancel()
 	for lib.Waiting() > callers*9/10 {
@@ -387,8 +388,7 @@ func TestDoInOrder(t *testing.T) {
 	wg.Wait()
 	require.Zero(t, lib.Waiting())
 	require.Len(t, order, callers*9/10)
-	// A caller is counted a moment before it stands in the queue, so neighbours may
-	// come in another order.
+	// On a busy machine that moment is longer, and neighbours come in another order.
 	for i := range order[4:] {
 		require.Greater(t, order[i+4], order[i], "%v", order)
 	}
