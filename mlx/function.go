@@ -373,6 +373,8 @@ type CompileOptions struct {
 	// the time; other functions, and other devices, are not affected. All calls must
 	// be for one combination of shapes and types. What the function uses from outside
 	// must not change, and results are evaluated, or on their way, before the next call.
+	// What MLX keeps for it is in [Compiled.RelaunchBytes], up to eight times what one
+	// call needs where as many callers hold results.
 	Relaunch bool
 }
 
@@ -385,8 +387,7 @@ type Compiled struct {
 	busy  int  // calls that run, for a function may call it again or end its scope
 	stale bool // reset was asked for meanwhile
 
-	again   relaunches
-	results int // of a call
+	again relaunches
 }
 
 // Compile makes a function that traces f once per combination of shapes and types

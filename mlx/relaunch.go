@@ -20,30 +20,37 @@ const (
 	// mostHeld is the number of calls after which results that somebody still holds
 	// are taken to be kept for long; the record then goes, and another is made.
 	mostHeld = 32
+	// mostRefused is the number of calls in a row that are not recorded after which none
+	// is. What stands in the way may be a call's own: two inputs in the same memory, or
+	// too little memory.
+	mostRefused = 3
 )
 
 // relaunches is the recorded side of a [Compiled].
 type relaunches struct {
 	calls   int
-	refused error // why nothing is recorded
+	refused error // why the last call was not recorded
+	times   int   // calls in a row that were not
 	records []record
 }
 
 type record struct {
-	h    uintptr
-	held int // calls that found it busy, since its last run
+	h       uintptr
+	results int
+	held    int // calls that found it busy, since its last run
 }
 
 // relaunch is Call from a record; false where MLX is to do the work.
 func (c *Compiled) relaunch(s *Scope, in []mlxc.Handle, arrays []Array) ([]Array, bool) {
 	r := &c.again
-	if r.refused != nil || !s.lib.cuda || s.device != DeviceGPU || s.lib.core.tracing > 0 {
+	if r.times == mostRefused || !s.lib.cuda || s.device != DeviceGPU || s.lib.core.tracing > 0 {
 		return nil, false
 	}
 	if r.calls++; r.calls < 2 {
 		return nil, false // the first traces the function, and compiles its kernels
 	}
 	if !mlxc.Records() {
+		r.times = mostRefused - 1
 		return nil, c.refuse(errors.New("the installed libmlxc does not record"))
 	}
 	if s.AsyncEval(arrays...) != nil {
@@ -57,7 +64,7 @@ func (c *Compiled) relaunch(s *Scope, in []mlxc.Handle, arrays []Array) ([]Array
 				continue
 			}
 		case mlxc.RecordReady:
-			out, err := mlxc.RunRecord(record.h, in, c.results)
+			out, err := mlxc.RunRecord(record.h, in, record.results)
 			if err == nil {
 				record.held = 0
 				return s.took(opCompiled, out), true
@@ -81,13 +88,14 @@ func (c *Compiled) relaunch(s *Scope, in []mlxc.Handle, arrays []Array) ([]Array
 		return nil, c.refuse(err)
 	}
 	s.lib.log.Debug("mlx: kernels are launched again", "kernels", mlxc.RecordLaunches(h), "records", len(r.records)+1)
-	r.records, c.results = append(r.records, record{h: h}), len(results)
+	r.records, r.refused, r.times = append(r.records, record{h: h, results: len(results)}), nil, 0
 	return s.took(opCompiled, results), true
 }
 
-// refuse has MLX do the work from now on.
+// refuse has MLX do the work of this call, and of all from the last refusal on.
 func (c *Compiled) refuse(err error) bool {
 	c.again.refused = err
+	c.again.times++
 	c.owner.lib.log.Debug("mlx: a function's kernels are not launched again", "error", err)
 	return false
 }
@@ -102,6 +110,16 @@ func (c *Compiled) Relaunches() (int, error) {
 		return 0, fmt.Errorf("mlx: a function's kernels are not launched again: %w", err)
 	}
 	return 0, nil
+}
+
+// RelaunchBytes is the device's memory that is kept for calls to come, see
+// [CompileOptions.Relaunch]: for what lies between the kernels, and for the results.
+func (c *Compiled) RelaunchBytes() int {
+	n := 0
+	for _, r := range c.again.records {
+		n += mlxc.RecordBytes(r.h)
+	}
+	return n
 }
 
 func (r *relaunches) drop() {

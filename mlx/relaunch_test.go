@@ -113,6 +113,7 @@ func TestRelaunch(t *testing.T) {
 		require.NoError(t, err)
 		if s.Library().Device() == mlx.DeviceGPU && s.NewKernel(relaunchedStep(), nil).Backend() == "cuda" {
 			require.Equal(t, steps, launches)
+			require.GreaterOrEqual(t, f.RelaunchBytes(), 2*4*n)
 		} else {
 			require.Zero(t, launches)
 		}
@@ -167,5 +168,89 @@ func TestRelaunchMemory(t *testing.T) {
 		after, err := lib.Memory(t.Context())
 		require.LessOrEqual(t, after.Active, before.Active+8<<20, "there may be more records than after the first calls, but not one a call")
 		return err
+	}))
+}
+
+// What a call was given may go at once, and the host may write new arrays where it lay,
+// however long the device takes.
+func TestRelaunchInputsGo(t *testing.T) {
+	do(t, func(s *mlx.Scope) {
+		const steps = 24
+		for _, n := range []int{1, 2, 4, 1000, 1 << 18} {
+			f := relaunched(s, steps, steps)
+			want := make([]float32, n)
+			for i := range 12 {
+				mark := s.Mark()
+				for j := range want {
+					want[j] = float32(i) + float32(j%7)
+				}
+				x, b := mlx.FromSlice(s, want, n), mlx.FromSlice(s, []float32{float32(i)})
+				out := f.Call(s, x, b)
+				require.Len(t, out, 2)
+				s.Free(x, b, out[1])
+				for range 8 {
+					mlx.FromSlice(s, slices.Repeat([]float32{-9}, n), n)
+					mlx.FromSlice(s, []float32{-9})
+				}
+				got, err := mlx.ToSlice[float32](out[0])
+				require.NoError(t, err)
+				require.True(t, slices.Equal(stepped(want, float32(i), steps), got), "%d numbers, call %d", n, i)
+				s.FreeSince(mark)
+			}
+		}
+	})
+}
+
+// Inputs may come from other streams, lie in any order, and be given twice; a call may
+// be made on another stream than the one before.
+func TestRelaunchAnyInput(t *testing.T) {
+	lib := open(t)
+	var others []*mlx.Stream
+	for _, device := range []mlx.DeviceType{mlx.DeviceCPU, mlx.DeviceDefault} {
+		st, err := lib.NewStream(t.Context(), device, 0)
+		require.NoError(t, err)
+		defer st.Close()
+		others = append(others, st)
+	}
+	require.NoError(t, lib.Do(t.Context(), func(s *mlx.Scope) error {
+		const n, steps = 512, 8
+		check := func(out []mlx.Array, x []float32, b float32, what string, i int) {
+			require.NoError(t, s.Err())
+			got, err := mlx.ToSlice[float32](out[0])
+			require.NoError(t, err)
+			require.True(t, slices.Equal(stepped(x, b, steps), got), "%s, call %d", what, i)
+		}
+		ones := slices.Repeat([]float32{1}, n)
+		for j, st := range others {
+			f := relaunched(s, steps, steps)
+			for i := range 6 {
+				var x mlx.Array
+				s.On(st, func() {
+					wide := s.Mul(mlx.FromSlice(s, ones, n, 1), mlx.FromSlice(s, ones, 1, n))
+					x = s.Mul(s.Sum(wide, false, 1), s.Scalar(float64(i), mlx.Float32))
+				})
+				b := mlx.FromSlice(s, []float32{1})
+				var out []mlx.Array
+				if j == 1 && i%2 == 1 {
+					s.On(st, func() { out = f.Call(s, x, b) })
+				} else {
+					out = f.Call(s, x, b)
+				}
+				check(out, slices.Repeat([]float32{float32(n * i)}, n), 1, st.String(), i)
+			}
+		}
+		across, twice := relaunched(s, steps, steps), relaunched(s, steps, steps)
+		for i := range 6 {
+			data, turned := make([]float32, n), make([]float32, n)
+			for j := range data {
+				data[j] = float32(i + j)
+				turned[j%8*(n/8)+j/8] = data[j]
+			}
+			x := s.SwapAxes(mlx.FromSlice(s, data, n/8, 8), 0, 1)
+			check(across.Call(s, x, mlx.FromSlice(s, []float32{2})), turned, 2, "columns", i)
+			one := mlx.FromSlice(s, []float32{float32(i)})
+			check(twice.Call(s, one, one), []float32{float32(i)}, float32(i), "twice", i)
+		}
+		return s.Err()
 	}))
 }

@@ -8,6 +8,7 @@
 static void *(*record)(const gf_h *, size_t, const gf_h *, size_t, gf_h, gf_h *, char *, size_t);
 static int (*look)(const void *);
 static size_t (*count)(const void *);
+static size_t (*size)(const void *);
 static int (*again)(void *, const gf_h *, size_t, gf_h *, char *, size_t);
 static void (*drop)(void *);
 
@@ -22,11 +23,12 @@ void gf_record_load(void *lib) {
   find(lib, "gf_record", &record);
   find(lib, "gf_record_state", &look);
   find(lib, "gf_record_launches", &count);
+  find(lib, "gf_record_bytes", &size);
   find(lib, "gf_record_run", &again);
   find(lib, "gf_record_free", &drop);
 }
 
-int gf_records(void) { return record && look && count && again && drop; }
+int gf_records(void) { return record && look && count && size && again && drop; }
 
 uintptr_t gf_record_make(const gf_h *in, size_t n_in, const gf_h *out, size_t n_out, gf_h st, gf_h *results) {
   if (gf_on_worker() && gf_records()) return (uintptr_t)record(in, n_in, out, n_out, st, results, why, sizeof why);
@@ -36,6 +38,7 @@ uintptr_t gf_record_make(const gf_h *in, size_t n_in, const gf_h *out, size_t n_
 
 int gf_record_look(uintptr_t r) { return look((const void *)r); }
 size_t gf_record_count(uintptr_t r) { return count((const void *)r); }
+size_t gf_record_size(uintptr_t r) { return size((const void *)r); }
 
 int gf_record_again(uintptr_t r, const gf_h *in, size_t n, gf_h *results) {
   return again((void *)r, in, n, results, why, sizeof why);

@@ -12,6 +12,7 @@ int gf_records(void);
 uintptr_t gf_record_make(const gf_h *in, size_t n_in, const gf_h *out, size_t n_out, gf_h st, gf_h *results);
 int gf_record_look(uintptr_t record);
 size_t gf_record_count(uintptr_t record);
+size_t gf_record_size(uintptr_t record);
 int gf_record_again(uintptr_t record, const gf_h *in, size_t n, gf_h *results);
 void gf_record_drop(uintptr_t record);
 const char *gf_record_error(void);

@@ -35,6 +35,9 @@ func RecordState(record uintptr) int { return int(C.gf_record_look(C.uintptr_t(r
 // RecordLaunches is the number of kernels.
 func RecordLaunches(record uintptr) int { return int(C.gf_record_count(C.uintptr_t(record))) }
 
+// RecordBytes is the memory that a record has of its own, its results included.
+func RecordBytes(record uintptr) int { return int(C.gf_record_size(C.uintptr_t(record))) }
+
 // RunRecord launches the kernels with other inputs and gives n results.
 func RunRecord(record uintptr, in []Handle, n int) ([]Handle, error) {
 	results := make([]Handle, n)

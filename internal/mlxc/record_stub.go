@@ -25,6 +25,9 @@ func RecordState(uintptr) int { return RecordInvalid }
 // RecordLaunches is not here.
 func RecordLaunches(uintptr) int { return 0 }
 
+// RecordBytes is not here.
+func RecordBytes(uintptr) int { return 0 }
+
 // RunRecord is not here.
 func RunRecord(uintptr, []Handle, int) ([]Handle, error) { return nil, errors.ErrUnsupported }
 

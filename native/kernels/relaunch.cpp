@@ -18,7 +18,9 @@
  * before, and stays as it is. The addresses of the inputs are put into the launches
  * anew each time. What lies between inputs and results gets places in memory of the
  * record's own, each for as long as it is needed; the results, and what the inputs
- * play no part in, stay alive with the record. An array whose memory has moved since,
+ * play no part in, stay alive with the record. Of the inputs, those in memory that the
+ * host can read stay alive until the device is done with them; the others' memory
+ * goes to work of the same stream alone, which comes later. An array whose memory has moved since,
  * because the host read it, makes the record invalid. Results share the record's
  * memory, so it can run again only when nobody holds any of them (gf_record_state);
  * work on them that was handed over before is done before, for all of it goes through
@@ -125,9 +127,12 @@ struct Launch {
 
 thread_local std::vector<Launch>* recording = nullptr;
 
-// The address that kernels know an array by.
+const mlx::core::cu::CudaBuffer* buffer(const array& a) { return static_cast<const mlx::core::cu::CudaBuffer*>(a.buffer().ptr()); }
+
+// The address that kernels know an array by; null where it has no memory.
 char* address(const array& a) {
-  return static_cast<char*>(static_cast<const mlx::core::cu::CudaBuffer*>(a.buffer().ptr())->data) + a.offset();
+  const auto* b = buffer(a);
+  return b && b->data ? static_cast<char*>(b->data) + a.offset() : nullptr;
 }
 
 bool evaluated(const array& a) { return a.status() != array::Status::unscheduled && a.data_shared_ptr() != nullptr; }
@@ -168,6 +173,8 @@ class Record {
   // The results, in arrays of their own.
   std::vector<array> results(const std::vector<array>& in);
   size_t launches() const { return launches_.size(); }
+  // Memory that is the record's own, results included.
+  size_t bytes() const;
 
  private:
   void instantiate();
@@ -180,6 +187,7 @@ class Record {
   std::vector<std::pair<array, char*>> kept_;
   std::vector<Input> inputs_;
   std::vector<Result> results_;
+  size_t between_ = 0; // bytes
   array pulse_; // its negative is what marks the end of a run
   CUgraph graph_{};
   CUgraphExec exec_{};
@@ -236,7 +244,8 @@ Record::Record(const std::vector<array>& in, const std::vector<array>& out, mlx:
   Walk walk;
   for (size_t i = 0; i < in.size(); i++) {
     if (!evaluated(in[i])) refuse("an input has no memory yet");
-    walk.inputs.emplace(in[i].id(), i);
+    if (!in[i].flags().row_contiguous) refuse("an input does not lie row by row");
+    if (!walk.inputs.emplace(in[i].id(), i).second) refuse("an input is given twice");
   }
   for (const auto& a : out) walk.visit(a);
   std::set<std::uintptr_t> kernels;
@@ -244,6 +253,7 @@ Record::Record(const std::vector<array>& in, const std::vector<array>& out, mlx:
   std::vector<std::vector<array>> read;      // by the kernels
   for (const auto& a : walk.order) {
     std::string name = a.primitive().name();
+    if (a.primitive().stream() != stream) refuse("the operation " + name + " is of another stream");
     if (name == "CustomKernel") {
       const auto& kernel = static_cast<const mlx::core::fast::CustomKernel&>(a.primitive());
       const auto state = kernel.state();
@@ -295,7 +305,7 @@ Record::Record(const std::vector<array>& in, const std::vector<array>& out, mlx:
   std::unordered_map<std::uintptr_t, size_t> of; // arrays that share an input's memory
   std::vector<std::pair<array, size_t>> shares;
   for (size_t i = 0; i < in.size(); i++) {
-    if (!of.emplace(in[i].id(), i).second) refuse("an input is given twice");
+    of.emplace(in[i].id(), i);
     shares.emplace_back(in[i], i);
     inputs_.push_back(Input{in[i].shape(), in[i].dtype(), address(in[i]), {}});
   }
@@ -340,6 +350,9 @@ void Record::find(const std::vector<std::pair<array, size_t>>& shares) {
     auto it = known.emplace(address(a), std::make_pair(i, address(a) - inputs_[i].last)).first;
     if (it->second.first != i) refuse("two inputs share their memory");
   }
+  for (const auto& [a, p] : kept_) {
+    if (a.size() > 0 && known.count(p)) refuse("an input shares its memory with what stays as it is");
+  }
   for (size_t l = 0; l < launches_.size(); l++) {
     for (size_t v = 0; v < launches_[l].values.size(); v++) {
       if (!launches_[l].pointer(v)) continue;
@@ -360,7 +373,7 @@ void Record::place(const std::vector<array>& between) {
   std::unordered_set<const void*> seen;
   for (const auto& a : between) {
     if (!seen.insert(a.data_shared_ptr().get()).second) continue;
-    const auto* b = static_cast<const mlx::core::cu::CudaBuffer*>(a.buffer().ptr());
+    const auto* b = buffer(a);
     if (b && b->size > 0) buffers.push_back(Buffer{static_cast<char*>(b->data), b->size, SIZE_MAX, 0, 0, {}});
   }
   std::sort(buffers.begin(), buffers.end(), [](const Buffer& x, const Buffer& y) { return x.base < y.base; });
@@ -398,6 +411,7 @@ void Record::place(const std::vector<array>& between) {
   array memory = mlx::core::full({static_cast<int>(total / 256), 256}, 0, mlx::core::uint8, stream_);
   mlx::core::eval({memory});
   kept_.emplace_back(memory, address(memory));
+  between_ = total;
   for (const auto& b : buffers) {
     for (const auto& p : b.places) launches_[p.launch].put(p.value, address(memory) + b.at + p.offset);
   }
@@ -442,7 +456,10 @@ void Record::drop() {
 
 Record::~Record() {
   DRIVER(cuStreamSynchronize, "cuStreamSynchronize");
-  if (exec_ && cuStreamSynchronize) cuStreamSynchronize(mlx::core::cu::get_command_encoder(stream_).stream);
+  try {
+    if (exec_ && cuStreamSynchronize) cuStreamSynchronize(mlx::core::cu::get_command_encoder(stream_).stream);
+  } catch (...) { // the stream has ended, and all of its work
+  }
   drop();
 }
 
@@ -457,6 +474,15 @@ int Record::state() const {
   return 1;
 }
 
+size_t Record::bytes() const {
+  size_t sum = between_;
+  std::unordered_set<const void*> seen;
+  for (const auto& r : results_) {
+    if (r.input < 0 && seen.insert(r.made.data_shared_ptr().get()).second) sum += r.made.buffer_size();
+  }
+  return sum;
+}
+
 void Record::run(const std::vector<array>& in) {
   static auto* set = driver<CUresult(CUgraphExec, CUgraphNode, const CUDA_KERNEL_NODE_PARAMS*)>("cuGraphExecKernelNodeSetParams_v2");
   DRIVER(cuGraphLaunch, "cuGraphLaunch");
@@ -465,6 +491,8 @@ void Record::run(const std::vector<array>& in) {
   for (size_t i = 0; i < in.size(); i++) {
     if (!evaluated(in[i]) || in[i].shape() != inputs_[i].shape || in[i].dtype() != inputs_[i].dtype || !in[i].flags().row_contiguous)
       refuse("input " + std::to_string(i) + " is of another kind");
+    // What this stream makes is there when the launches run.
+    if (array a = in[i]; a.event().valid() && a.event().stream() != stream_) a.wait();
   }
   broken_ = true; // until all launches are as they should be
   std::vector<bool> changed(launches_.size());
@@ -487,6 +515,12 @@ void Record::run(const std::vector<array>& in) {
 std::vector<array> Record::results(const std::vector<array>& in) {
   // MLX's own mark of when the stream is done with all that came before.
   array mark = mlx::core::negative(pulse_, stream_);
+  // The host writes into such memory as soon as it has a new owner.
+  std::vector<array> lent;
+  for (const auto& a : in) {
+    if (const auto* b = buffer(a); b && b->device < 0) lent.push_back(a);
+  }
+  if (!lent.empty()) mark = mlx::core::depends({mark}, lent)[0];
   mlx::core::async_eval({mark});
   std::vector<array> out;
   for (const auto& r : results_) {
@@ -548,6 +582,8 @@ gf_record(const std::uintptr_t* in, size_t n_in, const std::uintptr_t* out, size
 __attribute__((visibility("default"))) int gf_record_state(const void* record) { return static_cast<const Record*>(record)->state(); }
 
 __attribute__((visibility("default"))) size_t gf_record_launches(const void* record) { return static_cast<const Record*>(record)->launches(); }
+
+__attribute__((visibility("default"))) size_t gf_record_bytes(const void* record) { return static_cast<const Record*>(record)->bytes(); }
 
 // gf_record_run launches the kernels with other inputs, which are evaluated or on
 // their way. 0 means that they were launched.
