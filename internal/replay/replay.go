@@ -5,6 +5,7 @@
 package replay
 
 import (
+	"context"
 	"sync"
 
 	"github.com/godflash/godflash/mlx"
@@ -16,6 +17,10 @@ const (
 	recordAt = 3
 	// most bounds the recorded graphs, mostSeen the kinds looked out for.
 	most, mostSeen = 64, 512
+	// share is the part of the memory that MLX may have which graphs that are launched
+	// again may have of their own. Beyond it those go that were not used for idle uses
+	// of others: for another size, or for rows that the controller has given up.
+	share, idle = 16, 64
 )
 
 // Steps are the recorded functions of a model, by kind and size. All methods but Close run
@@ -27,6 +32,8 @@ type Steps struct {
 	steps  map[key]*Step
 	seen   map[string]int // uses of a kind that were not replayed
 	clock  uint64
+	bytes  int // of all steps
+	limit  int // 0 before the first step has any
 	closed bool
 }
 
@@ -40,9 +47,11 @@ type Step struct {
 	// Layout is what the function noted about its results while it was recorded.
 	Layout any
 
+	of       *Steps
 	scope    *mlx.Scope
 	compiled *mlx.Compiled
 	used     uint64
+	bytes    int
 }
 
 // New makes an empty set of steps.
@@ -77,23 +86,51 @@ func (st *Steps) Of(kind string, size int, f func(p *Step) mlx.Func) *Step {
 		return nil
 	}
 	if len(st.steps) == most {
-		st.dropOldest()
+		st.dropOldest(0)
 	}
-	p := &Step{scope: st.lib.NewScope("recorded step"), used: st.clock}
+	p := &Step{of: st, scope: st.lib.NewScope("recorded step"), used: st.clock}
 	p.compiled = p.scope.Compile(f(p), mlx.CompileOptions{Unfused: true, Relaunch: true})
 	st.steps[key] = p
 	return p
 }
 
-func (st *Steps) dropOldest() {
+// dropOldest drops the step that was used least recently; false where that is less
+// than so many uses ago, or there is none.
+func (st *Steps) dropOldest(ago uint64) bool {
 	var oldest key
 	for key, p := range st.steps {
 		if st.steps[oldest] == nil || p.used < st.steps[oldest].used {
 			oldest = key
 		}
 	}
-	st.steps[oldest].scope.Close() // on the worker already: it does not wait
+	p := st.steps[oldest]
+	if p == nil || st.clock-p.used < ago {
+		return false
+	}
+	p.scope.Close() // on the worker already: it does not wait
+	st.bytes -= p.bytes
 	delete(st.steps, oldest)
+	return true
+}
+
+// has notes the memory that a step has.
+func (st *Steps) has(p *Step, bytes int) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.closed {
+		return
+	}
+	st.bytes += bytes - p.bytes
+	p.bytes = bytes
+	if st.limit == 0 {
+		limit, err := st.lib.MemoryLimit(context.Background())
+		if err != nil {
+			return
+		}
+		st.limit = int(limit / share)
+	}
+	for st.bytes > st.limit && st.dropOldest(idle) {
+	}
 }
 
 // Run is the function of in; the results belong to s. Errors are the scope's.
@@ -101,7 +138,11 @@ func (p *Step) Run(s *mlx.Scope, in []mlx.Array) []mlx.Array {
 	if s.Err() != nil {
 		return nil
 	}
-	return p.compiled.Call(s, in...)
+	out := p.compiled.Call(s, in...)
+	if bytes := p.compiled.RelaunchBytes(); bytes != p.bytes {
+		p.of.has(p, bytes)
+	}
+	return out
 }
 
 // Len is the number of recorded graphs.
