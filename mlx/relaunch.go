@@ -80,6 +80,7 @@ func (c *Compiled) relaunch(s *Scope, in []mlxc.Handle, arrays []Array) ([]Array
 	}
 	out, status := c.apply(s, in)
 	if status != mlxc.OK {
+		s.lib.core.traceErr = nil
 		return nil, false // MLX tells the error once more
 	}
 	defer mlxc.Free(out)

@@ -88,6 +88,16 @@ void check(CUresult rc, const char* what) {
   if (rc != CUDA_SUCCESS) throw std::runtime_error(std::string(what) + ": CUDA error " + std::to_string(static_cast<int>(rc)));
 }
 
+// Devices before sm_90 know no overlapping launches, and kernels for them do not wait.
+bool overlapping() {
+  DRIVER(cuCtxGetDevice, "cuCtxGetDevice");
+  DRIVER(cuDeviceGetAttribute, "cuDeviceGetAttribute");
+  CUdevice device{};
+  int major = 0;
+  return cuCtxGetDevice && cuDeviceGetAttribute && cuCtxGetDevice(&device) == CUDA_SUCCESS &&
+      cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device) == CUDA_SUCCESS && major >= 9;
+}
+
 // A kernel's launch, with the values of its parameters.
 struct Launch {
   CUDA_KERNEL_NODE_PARAMS node{};
@@ -427,9 +437,10 @@ void Record::instantiate() {
   check(cuGraphCreate(&graph_, 0), "cuGraphCreate");
   try {
     CUgraphNode before{};
+    const bool may = join && overlapping();
     for (auto& l : launches_) {
       l.point();
-      bool overlaps = l.overlaps && before && join;
+      bool overlaps = l.overlaps && before && may;
       check(add(&l.at, graph_, before && !overlaps ? &before : nullptr, before && !overlaps ? 1 : 0, &l.node), "cuGraphAddKernelNode");
       if (overlaps) {
         CUgraphEdgeData edge{};
