@@ -20,7 +20,7 @@ const (
 	// share is the part of the memory that MLX may have which graphs that are launched
 	// again may have of their own. Beyond it those go that were not used for idle uses
 	// of others: for another size, or for rows that the controller has given up.
-	share, idle = 16, 64
+	share, idle = 8, 256
 )
 
 // Steps are the recorded functions of a model, by kind and size. All methods but Close run
