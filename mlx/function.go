@@ -373,9 +373,8 @@ type CompileOptions struct {
 	// the time; other functions, and other devices, are not affected. All calls must
 	// be for one combination of shapes and types. What the function uses from outside
 	// must not change, and results are evaluated, or on their way, before the next call.
-	// Where other streams of the GPU have work as well, the inputs live until the
-	// results are there. The memory that is kept for calls to come, RelaunchBytes, is up
-	// to eight times what one needs, where so many callers hold results.
+	// The memory that is kept for calls to come, RelaunchBytes, is up to eight times what
+	// one needs, where so many callers hold results.
 	Relaunch bool
 }
 

@@ -18,9 +18,9 @@
  * before, and stays as it is. The addresses of the inputs are put into the launches
  * anew each time. What lies between inputs and results gets places in memory of the
  * record's own, each for as long as it is needed; the results, and what the inputs
- * play no part in, stay alive with the record. Of the inputs, those in memory that the
- * host can read stay alive until the device is done with them; the others' memory
- * goes to work of the same stream alone, which comes later. An array whose memory has moved since,
+ * play no part in, stay alive with the record. Inputs stay alive until the device is
+ * done with them: MLX would give their memory away, to the host as well, or back to
+ * the system. Results of records need that not, and would be busy for longer. An array whose memory has moved since,
  * because the host read it, makes the record invalid. Results share the record's
  * memory, so it can run again only when nobody holds any of them (gf_record_state);
  * work on them that was handed over before is done before, for all of it goes through
@@ -136,6 +136,9 @@ struct Launch {
 };
 
 thread_local std::vector<Launch>* recording = nullptr;
+
+// The memory of all records' results. Records that end wait for the device.
+thread_local std::unordered_set<const void*> owned;
 
 const mlx::core::cu::CudaBuffer* buffer(const array& a) { return static_cast<const mlx::core::cu::CudaBuffer*>(a.buffer().ptr()); }
 
@@ -350,6 +353,9 @@ Record::Record(const std::vector<array>& in, const std::vector<array>& out, mlx:
     results_.push_back(Result{-1, a, holders.at(a.data_shared_ptr().get())});
   }
   instantiate();
+  for (const auto& r : results_) {
+    if (r.input < 0) owned.insert(r.made.data_shared_ptr().get());
+  }
 }
 
 // find notes where launches have the addresses of inputs, and of their views.
@@ -471,6 +477,9 @@ Record::~Record() {
     if (exec_ && cuStreamSynchronize) cuStreamSynchronize(mlx::core::cu::get_command_encoder(stream_).stream);
   } catch (...) { // the stream has ended, and all of its work
   }
+  for (const auto& r : results_) {
+    if (r.input < 0) owned.erase(r.made.data_shared_ptr().get());
+  }
   drop();
 }
 
@@ -526,10 +535,9 @@ void Record::run(const std::vector<array>& in) {
 std::vector<array> Record::results(const std::vector<array>& in) {
   // MLX's own mark of when the stream is done with all that came before.
   array mark = mlx::core::negative(pulse_, stream_);
-  // The host writes into such memory as soon as it has a new owner.
   std::vector<array> lent;
   for (const auto& a : in) {
-    if (const auto* b = buffer(a); b && b->device < 0) lent.push_back(a);
+    if (!owned.count(a.data_shared_ptr().get())) lent.push_back(a);
   }
   if (!lent.empty()) mark = mlx::core::depends({mark}, lent)[0];
   mlx::core::async_eval({mark});
