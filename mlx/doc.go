@@ -49,7 +49,8 @@
 // recorded ([Scope.Compile]). MLX calls it back on the worker, in the middle of the
 // operation that was given it; a panic or an error in it is the error of that
 // operation. A [Kernel] is a computation written for Metal and CUDA, with
-// operations of this package as the fallback.
+// operations of this package as the fallback; a compiled function of nothing but
+// kernels can be one launch on CUDA ([CompileOptions]).
 //
 // # Data in and out
 //
