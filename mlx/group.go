@@ -54,6 +54,9 @@ func (s *Scope) Group(o GroupOptions) *Group {
 		s.refuse(opGroup, "no backend has such a name", args)
 		return nil
 	}
+	if o.Backend == "any" { // MLX's own name for it
+		o.Backend = ""
+	}
 	if o.Backend == "" && s.lib.device == DeviceGPU {
 		// MLX does not tell which one it took.
 		for _, name := range backends {

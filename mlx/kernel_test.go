@@ -84,6 +84,7 @@ func TestKernelErrors(t *testing.T) {
 	}
 	for says, spec := range map[string]mlx.KernelSpec{
 		"Name must be letters":              with(func(k *mlx.KernelSpec) { k.Name = "a b" }),
+		"Name must not contain _overlaps":   with(func(k *mlx.KernelSpec) { k.Name = "a_overlaps_b" }),
 		"a Fallback is needed":              with(func(k *mlx.KernelSpec) { k.Fallback = nil }),
 		"at least one input":                with(func(k *mlx.KernelSpec) { k.Inputs = nil }),
 		`"x" is not a name, or comes twice`: with(func(k *mlx.KernelSpec) { k.Outputs = []string{"x"} }),

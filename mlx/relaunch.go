@@ -37,6 +37,7 @@ type relaunches struct {
 type record struct {
 	h       uintptr
 	results int
+	bytes   int // of the device's memory
 	held    int // calls that found it busy, since its last run
 }
 
@@ -89,7 +90,7 @@ func (c *Compiled) relaunch(s *Scope, in []mlxc.Handle, arrays []Array) ([]Array
 		return nil, c.refuse(err)
 	}
 	s.lib.log.Debug("mlx: kernels are launched again", "kernels", mlxc.RecordLaunches(h), "records", len(r.records)+1)
-	r.records, r.refused, r.times = append(r.records, record{h: h, results: len(results)}), nil, 0
+	r.records, r.refused, r.times = append(r.records, record{h: h, results: len(results), bytes: mlxc.RecordBytes(h)}), nil, 0
 	return s.took(opCompiled, results), true
 }
 
@@ -118,7 +119,7 @@ func (c *Compiled) Relaunches() (int, error) {
 func (c *Compiled) RelaunchBytes() int {
 	n := 0
 	for _, r := range c.again.records {
-		n += mlxc.RecordBytes(r.h)
+		n += r.bytes
 	}
 	return n
 }

@@ -50,8 +50,9 @@ const int warp = tid >> 5, lane = tid & 31, g = lane >> 2, t = lane & 3, part = 
 const int first = bid * (TILES / UNIT) / (int)gridDim.x * UNIT, count = (bid + 1) * (TILES / UNIT) / (int)gridDim.x * UNIT - first;
 const int begin = (part * W + warp) * GW, from = min(begin, G - GW);
 
-// Norm and x are small and go first, before weights fill all queues. The last
-// stage's place is free for the norm's columns.
+// Before the wait there is time for the norm and for one stage of weights; with more
+// of them on their way x, which comes next, would be late. The last stage's place is
+// free for the norm's columns.
 float* own_norm = (float*)(ring + ((STAGES - 1) * W + warp) * STAGE);
 constexpr int ROUNDS = (16 + W - 1) / W;
 float squared[ROUNDS];

@@ -101,20 +101,11 @@ func (set *Set) Mixes(s *mlx.Scope, x mlx.Array) bool {
 // kernel failed: the caller goes another way.
 func (set *Set) Mixture(s *mlx.Scope, x Stream, scores mlx.Array, d MixShape, m MixMaps, a Around) (y Stream, ok bool) {
 	mix, in := set.mix, x.X
-	// run gives nothing where a kernel failed, now or before, or the scope did.
 	ok = true
-	run := func(k *mlx.Kernel, c func() call) []mlx.Array {
-		if !ok || s.Err() != nil {
-			return nil
-		}
-		out := c().run(s, k)
-		if k.Backend() == "fallback" && !set.composed {
-			set.unchain() // what is linked for a chain may hold a mixture
-			set.mix, ok = nil, false
-			return nil
-		}
-		return out
-	}
+	run := set.inTurn(s, func() {
+		set.unchain() // what is linked for a chain may hold a mixture
+		set.mix, ok = nil, false
+	})
 	if d.Router > 0 {
 		if out := run(mix.scores, func() call { return d.scoresCall(set.none, x, m, a) }); len(out) == 2 {
 			scores = out[0]
@@ -135,6 +126,24 @@ func (set *Set) Mixture(s *mlx.Scope, x Stream, scores mlx.Array, d MixShape, m 
 		}
 	}
 	return y, ok
+}
+
+// inTurn runs kernels of which each needs the results of those before. It gives nothing
+// where one failed, now or before, or the scope did; failed is called for the first.
+func (set *Set) inTurn(s *mlx.Scope, failed func()) func(k *mlx.Kernel, c func() call) []mlx.Array {
+	ok := true
+	return func(k *mlx.Kernel, c func() call) []mlx.Array {
+		if !ok || s.Err() != nil {
+			return nil
+		}
+		out := c().run(s, k)
+		if k.Backend() == "fallback" && !set.composed {
+			ok = false
+			failed()
+			return nil
+		}
+		return out
+	}
 }
 
 // mixture is the kernels of a Set.

@@ -59,19 +59,8 @@ func (set *Set) Groups(s *mlx.Scope, x mlx.Array, d MixShape) bool {
 func (set *Set) Grouped(s *mlx.Scope, x, scores mlx.Array, d MixShape, m MixMaps) (y mlx.Array, ok bool) {
 	g := set.group
 	d.Shared = false
-	// run gives nothing where a kernel failed, now or before, or the scope did.
 	ok = true
-	run := func(k *mlx.Kernel, c func() call) []mlx.Array {
-		if !ok || s.Err() != nil {
-			return nil
-		}
-		out := c().run(s, k)
-		if k.Backend() == "fallback" && !set.composed {
-			set.group, ok = nil, false
-			return nil
-		}
-		return out
-	}
+	run := set.inTurn(s, func() { set.group, ok = nil, false })
 	choice := run(g.choose, func() call { return d.chooseCall(scores) })
 	at := run(g.order, func() call { return d.orderCall(x, choice[0]) })
 	h := run(g.product, func() call { return d.groupUpCall(set.gpu, at, m) })

@@ -213,7 +213,6 @@ struct Walk {
   std::unordered_map<std::uintptr_t, bool> depends; // on the inputs, by array
   std::vector<array> order;                         // those that depend
   std::vector<array> constants;                     // to be evaluated before
-  std::vector<array> leaves;
 
   void visit(const array& root) {
     std::vector<std::pair<array, size_t>> stack{{root, 0}};
@@ -245,7 +244,6 @@ struct Walk {
     bool input = inputs.count(a.id()) > 0;
     if (!input && a.has_primitive() && !evaluated(a)) return false;
     depends[a.id()] = input;
-    if (!input) leaves.push_back(a);
     return true;
   }
 };
