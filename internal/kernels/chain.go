@@ -27,17 +27,20 @@ func (c *Chained) Valid() bool { return c.out > 0 }
 // Each visits the array that the map may have besides its weight.
 func (c *Chained) Each(f func(*mlx.Array)) { f(&c.counter) }
 
-// tiling is how a product is divided: chainText's GW, W and SPLITS, and the number
-// of blocks of a part.
-type tiling struct{ groups, warps, splits, blocks int }
+// tiling is how a product is divided: chainText's GW, W and SPLITS, the number of
+// blocks of a part, STAGES and SPREAD.
+type tiling struct {
+	groups, warps, splits, blocks, stages int
+	spread                                bool
+}
 
 const (
 	// chainRows divides the outputs of every map of a chain.
 	chainRows = 64
 	// chainColumns divides the inputs of those in 4 bits: four groups, which lie aligned.
 	chainColumns = 256
-	// stages are those of a warp's ring, see chainText.
-	stages = 3
+	// spreadFrom is the number of tiles of a block from which SPREAD was faster.
+	spreadFrom = 7
 )
 
 // largeGPU is what kernels were made for, an H200, and what is assumed where the
@@ -60,7 +63,7 @@ func (t tiling) memory() int {
 	if t.groups > 8 {
 		line += 4
 	}
-	return t.warps * 16 * (stages*line*16 + 2*36*4)
+	return t.warps * 16 * (t.stages*line*16 + 2*36*4)
 }
 
 // wide says that a warp takes more than four groups, which wants more registers
@@ -85,7 +88,8 @@ func tile(gpu mlx.GPU, in, out int) (best tiling, ok bool) {
 			if groups < most.groups || warps > most.warps || wide && !(whole && splits == 1) || splits > gpu.Multiprocessors {
 				continue
 			}
-			if (tiling{groups: most.groups, warps: warps}).memory() > gpu.SharedMemory {
+			t := tiling{groups: most.groups, warps: warps, splits: splits, stages: 3}
+			if t.memory() > gpu.SharedMemory {
 				continue
 			}
 			each := (tiles + gpu.Multiprocessors/splits - 1) / (gpu.Multiprocessors / splits)
@@ -94,7 +98,14 @@ func tile(gpu mlx.GPU, in, out int) (best tiling, ok bool) {
 				cost += split + add*each*splits
 			}
 			if least == 0 || cost < least {
-				best, least = tiling{most.groups, warps, splits, (tiles + each - 1) / each}, cost
+				t.blocks = (tiles + each - 1) / each
+				if deep := t; wide {
+					if deep.stages++; deep.memory() <= gpu.SharedMemory {
+						t = deep
+					}
+				}
+				t.spread = each >= spreadFrom
+				best, least = t, cost
 			}
 		}
 	}
@@ -322,7 +333,8 @@ func (c *Chained) call(none mlx.Array, x Stream, q mlx.Quantized, a Around) call
 				{Name: "GW", Value: c.t.groups},
 				{Name: "W", Value: c.t.warps},
 				{Name: "SPLITS", Value: c.t.splits},
-				{Name: "STAGES", Value: stages},
+				{Name: "STAGES", Value: c.t.stages},
+				{Name: "SPREAD", Value: c.t.spread},
 			}, a.template()...),
 		},
 		writes: []int{4},

@@ -29,10 +29,10 @@ func chainTrials(s *mlx.Scope) []trial {
 	r := newSource(s, 21)
 	none := s.Zeros(mlx.Float32, 1)
 	for _, m := range []link{
-		newLink(r, 1024, 192, tiling{4, 4, 1, 5}),
-		newLink(r, 896, 128, tiling{4, 2, 2, 3}),
-		newLink(r, 1280, 64, tiling{10, 2, 1, 2}),
-		newLink(r, 512, 32, tiling{8, 1, 1, 1}),
+		newLink(r, 1024, 192, tiling{4, 4, 1, 5, 3, false}),
+		newLink(r, 896, 128, tiling{4, 2, 2, 3, 3, true}),
+		newLink(r, 1280, 64, tiling{10, 2, 1, 2, 4, true}),
+		newLink(r, 512, 32, tiling{8, 1, 1, 1, 4, false}),
 	} {
 		name := fmt.Sprintf("chain, %d to %d", m.in, m.out)
 		out = append(out, aroundTrials(r, name, chainSpec(gpuOf(lib), m.t.wide()), m.in, m.out, 3, func(x Stream, a Around) call { return m.call(none, x, a) })...)
@@ -69,7 +69,7 @@ func aroundTrials(r source, name string, spec mlx.KernelSpec, in, out, n int, pr
 func TestChainRowByRow(t *testing.T) {
 	do(t, func(s *mlx.Scope) {
 		r, none := newSource(s, 22), s.Zeros(mlx.Float32, 1)
-		q := newLink(r, 1024, 192, tiling{4, 2, 2, 3})
+		q := newLink(r, 1024, 192, tiling{4, 2, 2, 3, 3, true})
 		rowByRow(t, r, chainSpec(gpuOf(lib), false), q.in, q.out, func(x Stream, a Around) call { return q.call(none, x, a) })
 		d := newDenseLink(r, 1536, 96, denseTiling{nt: 6, d: 5})
 		rowByRow(t, r, denseSpec(false), d.in, d.out, func(x Stream, a Around) call { return d.call(none, x, a) })
@@ -117,18 +117,18 @@ func TestTile(t *testing.T) {
 		want    tiling
 		ok      bool
 	}{
-		{4096, 6144, tiling{8, 8, 1, 128}, true},
-		{4096, 24576, tiling{8, 8, 1, 128}, true},
-		{4096, 4096, tiling{8, 8, 1, 128}, true},
-		{4096, 151936, tiling{8, 8, 1, 132}, true},
-		{12288, 4096, tiling{4, 16, 3, 43}, true},
-		{5120, 34816, tiling{10, 8, 1, 128}, true},
-		{5120, 16512, tiling{10, 8, 1, 129}, true},
-		{17408, 5120, tiling{4, 14, 5, 25}, true},
-		{6144, 5120, tiling{4, 12, 2, 64}, true},
-		{2048, 512, tiling{4, 8, 1, 32}, true},
-		{896, 40, tiling{4, 4, 1, 3}, true},
-		{128, 8, tiling{2, 1, 1, 1}, true},
+		{4096, 6144, tiling{8, 8, 1, 128, 4, false}, true},
+		{4096, 24576, tiling{8, 8, 1, 128, 4, true}, true},
+		{4096, 4096, tiling{8, 8, 1, 128, 4, false}, true},
+		{4096, 151936, tiling{8, 8, 1, 132, 4, true}, true},
+		{12288, 4096, tiling{4, 16, 3, 43, 3, false}, true},
+		{5120, 34816, tiling{10, 8, 1, 128, 3, true}, true},
+		{5120, 16512, tiling{10, 8, 1, 129, 3, true}, true},
+		{17408, 5120, tiling{4, 14, 5, 25, 3, true}, true},
+		{6144, 5120, tiling{4, 12, 2, 64, 3, false}, true},
+		{2048, 512, tiling{4, 8, 1, 32, 3, false}, true},
+		{896, 40, tiling{4, 4, 1, 3, 3, false}, true},
+		{128, 8, tiling{2, 1, 1, 1, 3, false}, true},
 		{64, 64, tiling{}, false},
 		{4000, 6144, tiling{}, false},
 	} {

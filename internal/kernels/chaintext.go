@@ -28,8 +28,14 @@ const (
 // warp needs of these 16 rows is a stage of its ring in shared memory: lines of
 // GW·32 bytes of weights, then scales, then biases, an odd number of 32 bytes long,
 // so that the lanes' reads fall into different banks. STAGES − 1 are on their way.
-// The warps' sums of 32 rows meet in shared memory, where each is added in the order
-// of the columns. With several SPLITS blocks leave their sums in parts, and the last
+// To ask for a stage is as much work for the multiprocessor's copies as half of a
+// product of 16 rows, and warps come to it at the same time. With SPREAD a warp asks
+// for a piece of it after each group, in the place of the stage that it has left;
+// without, for all of it before its product, which is earlier, and better where a
+// block has few tiles.
+//
+// The warps' sums of 32 rows meet in shared memory, where a lane adds two of each in
+// the order of the columns. With several SPLITS blocks leave their sums in parts, and the last
 // of a share, which counter tells, adds them in the same way: no row of y depends on
 // the number of rows, or on which block is last. counter is 0 before and after.
 //
@@ -64,41 +70,42 @@ if (NORM) {
 const unsigned* w4 = w + (size_t)(first * 16 + lane / 8) * (K / 8) + from * 8 + lane % 8 * 4;
 const unsigned* w2 = w + (size_t)(first * 16 + lane / 4) * (K / 8) + from * 8 + FOURS * 32 + lane % 4 * 4;
 const __nv_bfloat16* sb = (lane < 16 ? scales : biases) + (size_t)(first * 16 + lane % 16) * G + from;
-auto fetch = [&](int i) {
-  if (i < count) {
-    uint4* to = ring + (i % STAGES * W + warp) * STAGE;
-    const int left = N % 16 == 0 ? 15 : N - 1 - (first + i) * 16;
-    #pragma unroll
-    for (int a = 0; a < FOURS; a++) {
-      #pragma unroll
-      for (int e = 0; e < 4; e++) {
-        const int back = N % 16 == 0 ? 0 : max(e * 4 + lane / 8 - left, 0);
-        gf_copy16(to + lane / 8 * LINE + lane % 8 + e * 4 * LINE + a * 8, w4 + a * 32 + (e * 4 - back) * (K / 8), true);
-      }
-    }
-    if (TWO) {
-      #pragma unroll
-      for (int e = 0; e < 2; e++) {
-        const int back = N % 16 == 0 ? 0 : max(e * 8 + lane / 4 - left, 0);
-        gf_copy16(to + lane / 4 * LINE + lane % 4 + e * 8 * LINE + FOURS * 8, w2 + (e * 8 - back) * (K / 8), true);
-      }
-    }
+// piece asks for part e of a stage, what one instruction of a warp can. The compiler may
+// move it among reads of other stages.
+constexpr int PIECES = FOURS * 4 + TWO * 2 + 1;
+auto piece = [&](int i, int e, bool there) {
+  uint4* to = ring + (i % STAGES * W + warp) * STAGE;
+  const int left = N % 16 == 0 ? 15 : N - 1 - (first + i) * 16;
+  if (e < FOURS * 4) {
+    const int r = e % 4 * 4, a = e / 4, back = N % 16 == 0 ? 0 : max(r + lane / 8 - left, 0);
+    gf_ask16(to + (lane / 8 + r) * LINE + lane % 8 + a * 8, w4 + a * 32 + (r - back) * (K / 8), there);
+  } else if (e < PIECES - 1) {
+    const int r = (e - FOURS * 4) * 8, back = N % 16 == 0 ? 0 : max(r + lane / 4 - left, 0);
+    gf_ask16(to + (lane / 4 + r) * LINE + lane % 4 + FOURS * 8, w2 + (r - back) * (K / 8), there);
+  } else {
     unsigned* ss = (unsigned*)(to + lane % 16 * LINE + 2 * GW) + lane / 16 * (GW / 2);
     const __nv_bfloat16* p = sb - (N % 16 == 0 ? 0 : max(lane % 16 - left, 0) * G);
     if (GW == 8 && G % 8 == 0) {
-      gf_copy16(ss, p, true);
+      gf_ask16(ss, p, there);
     } else if (GW % 4 == 0 && G % 4 == 0) {
       #pragma unroll
-      for (int e = 0; e < GW / 4; e++) gf_copy8(ss + 2 * e, p + 4 * e);
+      for (int k = 0; k < GW / 4; k++) gf_ask8(ss + 2 * k, p + 4 * k, there);
     } else {
       #pragma unroll
-      for (int e = 0; e < GW / 2; e++) gf_copy4(ss + e, p + 2 * e);
+      for (int k = 0; k < GW / 2; k++) gf_ask4(ss + k, p + 2 * k, there);
     }
-    w4 += 16 * (K / 8);
-    w2 += 16 * (K / 8);
-    sb += 16 * G;
   }
+};
+auto next = [&]() {
+  w4 += 16 * (K / 8);
+  w2 += 16 * (K / 8);
+  sb += 16 * G;
   gf_copies_end();
+};
+auto fetch = [&](int i) {
+  #pragma unroll
+  for (int e = 0; e < PIECES; e++) piece(i, e, i < count);
+  next();
 };
 fetch(0);
 gf_wait();
@@ -190,23 +197,38 @@ for (int e = 0; e <= EIGHTS; e++) {
   }
 }
 
-auto finish = [&](int tile, int m, int n, bool in, float v) {
-  if (NORM) v *= inverse[m];
+// finish is for outputs n and n + 1 of a tile; there says which of them there are.
+auto finish = [&](int tile, int m, int n, int there, float v0, float v1) {
+  if (NORM) { v0 *= inverse[m]; v1 *= inverse[m]; }
   size_t at = (size_t)m * N + tile * 16 + n;
   if (SILU) {
-    const float value = GF_XOR(v, 16);
-    v = GF_SILU(v) * GF_ROUND(value);
-    in = in && tile % 2 == 0;
+    const float u0 = GF_XOR(v0, 8), u1 = GF_XOR(v1, 8);
+    v0 = GF_SILU(v0) * GF_ROUND(u0);
+    v1 = GF_SILU(v1) * GF_ROUND(u1);
+    if (tile % 2 != 0) there = 0;
     at = (size_t)m * (N / 2) + tile * 8 + n;
   }
-  if (RES && in) v = GF_ROUND(v) + (float)residual[at];
-  const __nv_bfloat16 o = (__nv_bfloat16)v;
-  if (in) y[at] = o;
+  unsigned o;
+  if (N % 2 == 0) {
+    if (RES && there) {
+      const unsigned r = *(const unsigned*)(residual + at);
+      v0 = GF_ROUND(v0) + GF_LO(r);
+      v1 = GF_ROUND(v1) + GF_HI(r);
+    }
+    o = GF_PAIR(v0, v1);
+    if (there) *(unsigned*)(y + at) = o;
+  } else {
+    if (RES && there > 0) v0 = GF_ROUND(v0) + (float)residual[at];
+    if (RES && there > 1) v1 = GF_ROUND(v1) + (float)residual[at + 1];
+    o = GF_PAIR(v0, v1);
+    if (there > 0) y[at] = (__nv_bfloat16)v0;
+    if (there > 1) y[at + 1] = (__nv_bfloat16)v1;
+  }
   if (SQ) {
-    float q = in ? (float)o * (float)o : 0.0f;
+    float q = (there > 0 ? GF_LO(o) * GF_LO(o) : 0.0f) + (there > 1 ? GF_HI(o) * GF_HI(o) : 0.0f);
     #pragma unroll
-    for (int k = 1; k < 16; k <<= 1) q += GF_XOR(q, k);
-    if (in && n == 0) squares[m * TILES + tile] = q;
+    for (int k = 1; k < 8; k <<= 1) q += GF_XOR(q, k);
+    if (there && n == 0) squares[m * TILES + tile] = q;
   }
 };
 #pragma unroll 1
@@ -224,17 +246,27 @@ for (int i = 0; i < count; i += 2) {
     }
   }
   __syncthreads();
-  for (int m = warp; m < rows; m += W) {
-    const float* p = sum + m * PAD + lane;
-    float v = 0;
+  for (int two = warp; two < (rows + 1) / 2; two += W) {
+    const int m = two * 2 + lane / 16, n = lane % 16 * 2, tile = first + i + n / 16;
+    const float* p = sum + m * PAD + n;
+    float v0 = 0, v1 = 0;
     #pragma unroll
-    for (int k = 0; k < W; k++) v += p[k * 16 * PAD];
-    const int tile = first + i + lane / 16;
-    const bool in = i + lane / 16 < count && (N % 16 == 0 || tile * 16 + lane % 16 < N);
+    for (int k = 0; k < W; k++) {
+      const float2 a = *(const float2*)(p + k * 16 * PAD);
+      v0 += a.x;
+      v1 += a.y;
+    }
+    const int there = m < rows && i + n / 16 < count ? N % 16 == 0 ? 2 : min(max(N - tile * 16 - n % 16, 0), 2) : 0;
     if (SPLITS > 1) {
-      if (in) parts[((size_t)part * rows + m) * N + tile * 16 + lane % 16] = v;
+      float* to = parts + ((size_t)part * rows + m) * N + tile * 16 + n % 16;
+      if (N % 2 == 0) {
+        if (there) *(float2*)to = make_float2(v0, v1);
+      } else {
+        if (there > 0) to[0] = v0;
+        if (there > 1) to[1] = v1;
+      }
     } else {
-      finish(tile, m, lane % 16, in, v);
+      finish(tile, min(m, rows - 1), n % 16, there, v0, v1);
     }
   }
 }
@@ -252,22 +284,32 @@ if (SPLITS > 1) {
     __threadfence();
     constexpr int AT_ONCE = 4;
     const int sixteens = rows * count;
-    for (int i = tid / 16; i < (sixteens + 1) / 2 * 2; i += AT_ONCE * THREADS / 16) {
-      float v[AT_ONCE];
-      int m[AT_ONCE], tile[AT_ONCE];
-      bool in[AT_ONCE];
+    for (int i = tid / 8; i < (sixteens + 3) / 4 * 4; i += AT_ONCE * THREADS / 8) {
+      float v[AT_ONCE][2];
+      int m[AT_ONCE], tile[AT_ONCE], there[AT_ONCE];
       #pragma unroll
       for (int a = 0; a < AT_ONCE; a++) {
-        const int j = i + a * THREADS / 16, e = min(j, sixteens - 1);
+        const int j = i + a * THREADS / 8, e = min(j, sixteens - 1), n = tid % 8 * 2;
         m[a] = e / count;
         tile[a] = first + e - m[a] * count;
-        in[a] = j < sixteens && (N % 16 == 0 || tile[a] * 16 + tid % 16 < N);
-        v[a] = 0;
+        there[a] = j >= sixteens ? 0 : N % 16 == 0 ? 2 : min(max(N - tile[a] * 16 - n, 0), 2);
+        v[a][0] = v[a][1] = 0;
         #pragma unroll
-        for (int k = 0; k < SPLITS; k++) v[a] += in[a] ? __ldcg(parts + ((size_t)k * rows + m[a]) * N + tile[a] * 16 + tid % 16) : 0.0f;
+        for (int k = 0; k < SPLITS; k++) {
+          const float* p = parts + ((size_t)k * rows + m[a]) * N + tile[a] * 16 + n;
+          if (N % 2 == 0) {
+            float2 b = make_float2(0, 0);
+            if (there[a]) b = __ldcg((const float2*)p);
+            v[a][0] += b.x;
+            v[a][1] += b.y;
+          } else {
+            if (there[a] > 0) v[a][0] += __ldcg(p);
+            if (there[a] > 1) v[a][1] += __ldcg(p + 1);
+          }
+        }
       }
       #pragma unroll
-      for (int a = 0; a < AT_ONCE; a++) finish(tile[a], m[a], tid % 16, in[a], v[a]);
+      for (int a = 0; a < AT_ONCE; a++) finish(tile[a], m[a], tid % 8 * 2, there[a], v[a][0], v[a][1]);
     }
   }
 }
@@ -281,7 +323,8 @@ if (tid < 4 && bid == 0 && part == 0) {
 const chainStep = `
 gf_copies_wait<STAGES - 2>();
 __syncwarp();
-fetch(i + j + STAGES - 1);
+const int ask = i + j + STAGES - 1;
+if (!SPREAD) fetch(ask);
 float acc[2][4] = {{0, 0, 0, 0}, {0, 0, 0, 0}};
 const uint4* line = ring + ((i + j) % STAGES * W + warp) * STAGE + g * LINE;
 const unsigned* sc = (const unsigned*)(line + 2 * GW);
@@ -302,7 +345,12 @@ for (int u = 0; u < GW; u++) {
   const float f0 = u & 1 ? GF_HI(s0) : GF_LO(s0), f1 = u & 1 ? GF_HI(s1) : GF_LO(s1);
   #pragma unroll
   for (int m = 0; m < M; m++) { acc[m][0] += f0 * d[m][0]; acc[m][1] += f0 * d[m][1]; acc[m][2] += f1 * d[m][2]; acc[m][3] += f1 * d[m][3]; }
+  if (SPREAD) {
+    #pragma unroll
+    for (int e = min(u * 2, GW) * PIECES / GW; e < min(u * 2 + 2, GW) * PIECES / GW; e++) piece(ask, e, ask < count);
+  }
 }
+if (SPREAD) next();
 #pragma unroll
 for (int e = 0; e < EIGHTS + (REST > 0); e++) {
   const unsigned* c = sc + e * 4 + (e < EIGHTS ? t : t % (REST / 2 + (REST == 0)));

@@ -1,8 +1,10 @@
 package kernels
 
-// copyHeader copies from global to shared memory in the background, zeros where
-// there is nothing, and gives a name to the memory that a launch is given. The shim
-// has its own.
+// copyHeader copies from global to shared memory in the background: gf_copy16 zeros
+// where there is nothing, gf_ask16 and its like nothing. What gf_ask writes is none of
+// the compiler's business: it may move other reads and writes past one, but not past
+// gf_copies_wait. And it gives a name to the memory that a launch is given. The shim has
+// its own.
 const copyHeader = `
 __device__ __forceinline__ void gf_copy16(void* to, const void* from, bool there) {
 asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"((unsigned)__cvta_generic_to_shared(to)), "l"(from), "r"(there ? 16 : 0) : "memory");
@@ -12,6 +14,15 @@ asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" :: "r"((unsigned)__cvta_
 }
 __device__ __forceinline__ void gf_copy4(void* to, const void* from) {
 asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" :: "r"((unsigned)__cvta_generic_to_shared(to)), "l"(from) : "memory");
+}
+__device__ __forceinline__ void gf_ask16(void* to, const void* from, bool there) {
+asm volatile("{.reg .pred p;setp.ne.b32 p,%2,0;@p cp.async.cg.shared.global [%0],[%1],16;}" :: "r"((unsigned)__cvta_generic_to_shared(to)), "l"(from), "r"((int)there));
+}
+__device__ __forceinline__ void gf_ask8(void* to, const void* from, bool there) {
+asm volatile("{.reg .pred p;setp.ne.b32 p,%2,0;@p cp.async.ca.shared.global [%0],[%1],8;}" :: "r"((unsigned)__cvta_generic_to_shared(to)), "l"(from), "r"((int)there));
+}
+__device__ __forceinline__ void gf_ask4(void* to, const void* from, bool there) {
+asm volatile("{.reg .pred p;setp.ne.b32 p,%2,0;@p cp.async.ca.shared.global [%0],[%1],4;}" :: "r"((unsigned)__cvta_generic_to_shared(to)), "l"(from), "r"((int)there));
 }
 __device__ __forceinline__ void gf_copies_end() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int N> __device__ __forceinline__ void gf_copies_wait() { asm volatile("cp.async.wait_group %0;" :: "n"(N) : "memory"); }

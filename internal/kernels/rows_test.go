@@ -29,14 +29,16 @@ func pointwiseTrials(s *mlx.Scope) []trial {
 
 // q4Trials compare with a float32 product of the weights that the numbers stand
 // for: one row and a full block, columns that do not divide into the warps' groups,
-// in one part and in two, outputs that end inside a tile.
+// in one part and in two, outputs that end inside a tile, and inside a pair.
 func q4Trials(s *mlx.Scope) []trial {
 	var out []trial
 	r := newSource(s, 2)
 	for _, m := range []link{
-		newLink(r, 128, 40, tiling{2, 1, 1, 2}),
-		newLink(r, 896, 40, tiling{4, 4, 1, 1}),
-		newLink(r, 1408, 24, tiling{4, 3, 2, 2}),
+		newLink(r, 128, 40, tiling{2, 1, 1, 2, 3, true}),
+		newLink(r, 896, 40, tiling{4, 4, 1, 1, 3, false}),
+		newLink(r, 1408, 24, tiling{4, 3, 2, 2, 3, true}),
+		newLink(r, 128, 37, tiling{2, 1, 1, 2, 3, false}),
+		newLink(r, 1408, 23, tiling{4, 3, 2, 2, 3, true}),
 	} {
 		spec := chainSpec(gpuOf(lib), m.t.wide())
 		spec.Fallback = exactQ4
@@ -59,7 +61,7 @@ func exactQ4(s *mlx.Scope, in []mlx.Array, l mlx.Launch) []mlx.Array {
 func TestQ4RowByRow(t *testing.T) {
 	do(t, func(s *mlx.Scope) {
 		r := newSource(s, 3)
-		m := newLink(r, 896, 40, tiling{4, 2, 2, 3})
+		m := newLink(r, 896, 40, tiling{4, 2, 2, 3, 3, true})
 		none := s.Zeros(mlx.Float32, 1)
 		x := r.normal(mlx.BFloat16, 0, 1, 1, 16, m.in)
 		whole := m.call(none, Stream{X: x}, Around{})

@@ -143,7 +143,7 @@ func samples(s *mlx.Scope) []sample {
 	}
 	weights := s.Quantize(wave(bf, 40, 640), q4Options)
 	x, y := wave(f32, 1, rows, 96), wave(f32, 1, rows, 96)
-	link := Chained{counter: s.Zeros(mlx.Int32, 2), t: tiling{4, 2, 2, 2}, in: 1024, out: 128}
+	link := Chained{counter: s.Zeros(mlx.Int32, 2), t: tiling{4, 2, 2, 2, 3, true}, in: 1024, out: 128}
 	wide := s.Quantize(wave(bf, 128, 1024), q4Options)
 	stream := Stream{X: wave(bf, 1, rows, 1024), Sums: s.Full(500, f32, rows, 1)}
 	chain := link.call(s.Zeros(f32, 1), stream, wide, Around{Norm: wave(f32, 1024), Eps: 1e-6, Residual: wave(bf, 1, rows, 128), Sums: true})
@@ -205,7 +205,7 @@ func samples(s *mlx.Scope) []sample {
 	}
 	if s.Library().Device() == mlx.DeviceGPU { // on CPUs the operation adds in bfloat16
 		out = append(out, sample{spec: chainSpec(gpuOf(s.Library()), false), call: chain, tolerance: 0.1}, sample{spec: chainSpec(gpuOf(s.Library()), false), call: gates, tolerance: 0.1})
-		plain := Chained{counter: s.Zeros(f32, 1), t: tiling{10, 1, 1, 2}, in: 640, out: 40}
+		plain := Chained{counter: s.Zeros(f32, 1), t: tiling{10, 1, 1, 2, 3, false}, in: 640, out: 40}
 		out = append(out, sample{spec: chainSpec(gpuOf(s.Library()), true), call: plain.call(s.Zeros(f32, 1), Stream{X: wave(bf, 1, rows, 640)}, weights, Around{}), tolerance: 0.1})
 	}
 	return out

@@ -186,6 +186,9 @@ static void later(void* to, const void* from, int size) {
   if (asked[me] - done[me] == 256) { fprintf(stderr, "too many copies on their way\n"); exit(2); }
   copies[me][asked[me]++ % 256] = {to, from, size, groups[me]};
 }
+static void gf_ask16(void* to, const void* from, bool there) { if (there) later(to, from, 16); }
+static void gf_ask8(void* to, const void* from, bool there) { if (there) later(to, from, 8); }
+static void gf_ask4(void* to, const void* from, bool there) { if (there) later(to, from, 4); }
 static void gf_copy16(void* to, const void* from, bool there) { later(to, there ? from : 0, 16); }
 static void gf_copy(void* to, const void* from) { later(to, from, 16); }
 static void gf_copy8(void* to, const void* from) { later(to, from, 8); }
