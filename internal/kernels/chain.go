@@ -47,14 +47,14 @@ const (
 // device does not say.
 var largeGPU = mlx.GPU{Multiprocessors: 132, SharedMemory: 192 << 10}
 
-// gpuOf is the device, of whose shared memory kernels take no more than they were
-// made for.
+// gpuOf is the device, of whose shared memory a launch may be given what is not among
+// the kernels' own variables, and no more than they were made for.
 func gpuOf(lib *mlx.Library) mlx.GPU {
 	gpu, ok := lib.GPU()
 	if !ok {
 		return largeGPU
 	}
-	return mlx.GPU{Multiprocessors: gpu.Multiprocessors, SharedMemory: min(gpu.SharedMemory, largeGPU.SharedMemory)}
+	return mlx.GPU{Multiprocessors: gpu.Multiprocessors, SharedMemory: min(gpu.SharedMemory-1<<10, largeGPU.SharedMemory)}
 }
 
 // memory is the bytes of shared memory that chainText needs.

@@ -86,7 +86,7 @@ func expertsTrials(s *mlx.Scope) []trial {
 // A row has the same bits whatever block it stands in, through all four launches.
 func TestExpertsRowByRow(t *testing.T) {
 	do(t, func(s *mlx.Scope) {
-		const rows = 2
+		const rows = 9
 		r := newSource(s, 32)
 		var blocks []trial
 		var single [rows][]trial

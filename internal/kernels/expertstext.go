@@ -9,10 +9,10 @@ return r;
 }
 `
 
-// upHeader asks for three blocks on a multiprocessor.
+// upHeader asks for four blocks on a multiprocessor.
 const upHeader = `
 #undef __global__
-#define __global__ __attribute__((global)) __launch_bounds__(128, 3)
+#define __global__ __attribute__((global)) __launch_bounds__(128, 4)
 `
 
 // downHeader bounds the registers: a block has a warp for each expert of a row.
@@ -45,17 +45,35 @@ for (int i = 0; i < HELD; i++) {
   }
 }
 gf_wait();
+constexpr int TURNS = (H / 8 + 127) / 128;
+uint4 mine[TURNS];
+float4 scale[TURNS][2];
+#pragma unroll
+for (int i = 0; i < TURNS; i++) {
+  const int c = tid + 128 * i;
+  if (c < H / 8) {
+    mine[i] = ((const uint4*)(x + (size_t)bid * H))[c];
+    if (NORM) { scale[i][0] = ((const float4*)norm)[2 * c]; scale[i][1] = ((const float4*)norm)[2 * c + 1]; }
+  }
+}
 float inverse = 0;
 if (NORM) {
   const int parts = sums_shape[1];
-  for (int i = lane; i < parts; i += 32) inverse += sums[(size_t)bid * parts + i];
+  float v[8];
+  #pragma unroll
+  for (int e = 0; e < 8; e++) v[e] = e * 32 + lane < parts ? sums[(size_t)bid * parts + e * 32 + lane] : 0.0f;
+  inverse = ((v[0] + v[1]) + (v[2] + v[3])) + ((v[4] + v[5]) + (v[6] + v[7]));
+  for (int i = 256 + lane; i < parts; i += 32) inverse += sums[(size_t)bid * parts + i];
   for (int o = 16; o > 0; o >>= 1) inverse += GF_XOR(inverse, o);
   inverse = GF_RSQRT(inverse / H + GF_FLOAT(EPS));
 } else if (bid == 0 && n == 0 && tid == 0) normed[0] = (__nv_bfloat16)0.0f;
-for (int c = tid; c < H / 8; c += 128) {
-  uint4 a = ((const uint4*)(x + (size_t)bid * H))[c];
+#pragma unroll
+for (int i = 0; i < TURNS; i++) {
+  const int c = tid + 128 * i;
+  if (c >= H / 8) break;
+  uint4 a = mine[i];
   if (NORM) {
-    const float* w = norm + c * 8;
+    const float* w = (const float*)scale[i];
     a = make_uint4(GF_NORM(a.x, w, inverse), GF_NORM(a.y, w + 2, inverse), GF_NORM(a.z, w + 4, inverse), GF_NORM(a.w, w + 6, inverse));
     if (blockIdx.y == 0) ((uint4*)(normed + (size_t)bid * H))[c] = a;
   }
@@ -143,17 +161,27 @@ if (GATE && tid == K) weights[bid * (K + GATE) + K] = 1.0f / (1.0f + GF_EXP(-sco
 // As in q4Text a number q is exactly the bfloat16 128+q, and the order of columns
 // within a group is the same on both sides.
 //
-//	gf_row       puts x into shared memory, and the sums of its groups; zeros up to GP
+//	gf_row       puts x into shared memory, and the sums of its groups; zeros up to GP.
+//	             All of x is asked for before any of it is used
 //	gf_take      loads a unit of eight groups, with scales and biases
 //	gf_multiply  adds the unit's product to acc, for rows g and g+8
 const expertsMacros = `
 #define GF_PART(v, j) ((j) == 0 ? (v).x : (j) == 1 ? (v).y : (j) == 2 ? (v).z : (v).w)
 struct GfUnit { uint4 q[8]; unsigned s[4]; };
-template <int G> __device__ __forceinline__ void gf_row(const __nv_bfloat16* x, uint4* xs, float* xg, int i, int step) {
-  constexpr int GP = (G + 7) / 8 * 8;
-  for (; i < GP * 8; i += step) {
-    uint4 a = make_uint4(0, 0, 0, 0);
-    if (i < G * 8) a = *(const uint4*)(x + i * 8);
+template <int G, int STEP> __device__ __forceinline__ void gf_row(const __nv_bfloat16* x, uint4* xs, float* xg, int from) {
+  constexpr int GP = (G + 7) / 8 * 8, ROUNDS = (GP * 8 + STEP - 1) / STEP;
+  uint4 v[ROUNDS];
+  #pragma unroll
+  for (int k = 0; k < ROUNDS; k++) {
+    const int i = from + k * STEP;
+    v[k] = make_uint4(0, 0, 0, 0);
+    if (i < G * 8) v[k] = *(const uint4*)(x + i * 8);
+  }
+  #pragma unroll
+  for (int k = 0; k < ROUNDS; k++) {
+    const int i = from + k * STEP;
+    if (i >= GP * 8) break;
+    const uint4 a = v[k];
     float sum = GF_LO(a.x) + GF_HI(a.x) + GF_LO(a.y) + GF_HI(a.y) + GF_LO(a.z) + GF_HI(a.z) + GF_LO(a.w) + GF_HI(a.w);
     sum += GF_XOR(sum, 1); sum += GF_XOR(sum, 2); sum += GF_XOR(sum, 4);
     xs[(i >> 3) * 9 + (i & 7)] = make_uint4(__byte_perm(a.x, a.z, 0x5410), __byte_perm(a.x, a.z, 0x7632), __byte_perm(a.y, a.w, 0x5410), __byte_perm(a.y, a.w, 0x7632));
@@ -234,7 +262,7 @@ const auto* us = (own ? up_scales : shared_scales) + u * G;
 const auto* ub = (own ? up_biases : shared_biases) + u * G;
 GfUnit m[2];
 if (warp < GP / 8) { gf_take<G>(m[0], gw, gs, gb, warp, lane); gf_take<G>(m[1], uw, us, ub, warp, lane); }
-gf_row<G>(x + (size_t)row * H, xs, xg, tid, 128);
+gf_row<G, 128>(x + (size_t)row * H, xs, xg, tid);
 __syncthreads();
 float acc[4] = {0, 0, 0, 0};
 #pragma unroll 1
@@ -273,7 +301,7 @@ GfUnit m;
 gf_take<G>(m, w, sc, bi, 0, lane);
 uint4* xw = xs + warp * (GP * 9);
 float* gw = xg + warp * GP;
-gf_row<G>(h + ((size_t)bid * KS + warp) * F, xw, gw, lane, 32);
+gf_row<G, 32>(h + ((size_t)bid * KS + warp) * F, xw, gw, lane);
 __syncthreads();
 float acc[2] = {0, 0};
 #pragma unroll 1
