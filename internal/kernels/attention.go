@@ -14,13 +14,16 @@ type See struct {
 	Size   int  // when positive, none that lie so many positions before the row
 }
 
-// tile is the number of keys that lie in shared memory at a time, which divides a
-// cache's capacity.
-func (d HeadsShape) tile() int {
-	if d.Dim > 128 {
-		return 32
-	}
-	return 64
+const (
+	// attentionTile is the number of keys of a tile, which divides a cache's capacity.
+	attentionTile = 32
+	// attentionStages are those of a block's ring of tiles. More were no faster.
+	attentionStages = 2
+)
+
+// attentionMemory is the bytes of shared memory that attentionText needs.
+func (d HeadsShape) attentionMemory() int {
+	return attentionStages * 2 * attentionTile * (d.Dim + 8) * 2
 }
 
 // attends says that the text fits: every query head of a group has its warp, and
@@ -35,8 +38,9 @@ func (d HeadsShape) attentionSpec() mlx.KernelSpec {
 		Inputs:  []string{"q", "keys", "values", "position", "base"},
 		Outputs: []string{"sums", "weights"},
 		// Metal's own attention of few rows takes a mask and is as fast.
-		CUDA:     mlx.KernelSource{Header: compact(cudaHeader) + compact(mmaHeader) + compact(loadHeader) + compact(attentionMacros), Source: cudaWaits + compact(attentionText)},
-		Fallback: d.attendParts,
+		CUDA:         mlx.KernelSource{Header: compact(cudaHeader) + compact(mmaHeader) + compact(loadHeader) + compact(copyHeader) + compact(attentionMacros), Source: cudaWaits + compact(attentionText)},
+		SharedMemory: d.attentionMemory(),
+		Fallback:     d.attendParts,
 	}
 }
 
@@ -100,7 +104,7 @@ func (d HeadsShape) joinSpec() mlx.KernelSpec {
 // Attends reports whether Attend serves a block of rows over keys: on CUDA, for
 // bfloat16 and up to BlockRows rows.
 func (k *Heads) Attends(s *mlx.Scope, q, keys mlx.Array) bool {
-	return k != nil && k.attention != nil && s.Err() == nil && q.Dim(2) <= BlockRows && k.set.tensorType(q.Dtype()) && keys.Dim(2)%k.shape.tile() == 0
+	return k != nil && k.attention != nil && s.Err() == nil && q.Dim(2) <= BlockRows && k.set.tensorType(q.Dtype()) && keys.Dim(2)%attentionTile == 0
 }
 
 // Attend is attention of queries [1, heads, T, dim] at a place in a cache over its
@@ -136,7 +140,8 @@ func (d HeadsShape) attentionCall(q, keys, values mlx.Array, at Place, see See, 
 			{Name: "HQ", Value: d.Queries},
 			{Name: "HK", Value: d.Keys},
 			{Name: "D", Value: d.Dim},
-			{Name: "BK", Value: d.tile()},
+			{Name: "BK", Value: attentionTile},
+			{Name: "STAGES", Value: attentionStages},
 			{Name: "SPLITS", Value: splits},
 			{Name: "CAUSAL", Value: see.Causal},
 			{Name: "WINDOW", Value: see.Size},

@@ -19,7 +19,8 @@ return (unsigned)*(const unsigned short*)&x | (unsigned)*(const unsigned short*)
 // attentionText is attention of up to 16 rows at a position that the device
 // knows, over the rows of a cache [1, HK, capacity, D]. A block takes every
 // SPLITS-th tile of BK keys for one key head, a warp one query head; tiles pass
-// through shared memory. Which keys lie together does not depend on where the block
+// through a ring of STAGES in shared memory, of which all but one are on their way. The
+// first tile is asked for before the position is known, if the cache has it. Which keys lie together does not depend on where the block
 // ends, and a key that a row does not see adds an exact zero: so a row has the same
 // bits in any block. Row r sees the keys up to its own position,
 // or, not causal, up to the block's last; with a WINDOW, not those that lie
@@ -27,11 +28,21 @@ return (unsigned)*(const unsigned short*)&x | (unsigned)*(const unsigned short*)
 // each, the greatest score and the sum of weights, in powers of two.
 const attentionText = `
 constexpr int GQ = HQ / HK, P = D + 8, NTH = GQ * 32;
-__shared__ __align__(16) __nv_bfloat16 ks[BK * P];
-__shared__ __align__(16) __nv_bfloat16 vs[BK * P];
+GF_DYNAMIC(memory, STAGES * BK * P);
 const int lane = tid & 31, warp = tid >> 5, g = lane >> 2, t = lane & 3;
 const int part = bid, kh = blockIdx.y, head = kh * GQ + warp;
 const int rows = q_shape[2], capacity = keys_shape[2];
+const auto fetch = [&](int tile, int slot) {
+  const size_t o = ((size_t)kh * capacity + (size_t)tile * BK) * D;
+  __nv_bfloat16* to = (__nv_bfloat16*)memory + slot * (2 * BK * P);
+  for (int i = tid; i < BK * D / 8; i += NTH) {
+    const int r = i / (D / 8), c = (i - r * (D / 8)) * 8;
+    gf_ask16(to + r * P + c, keys + o + r * D + c, true);
+    gf_ask16(to + (BK + r) * P + c, values + o + r * D + c, true);
+  }
+};
+const bool ahead = WINDOW == 0 && (part + 1) * BK <= capacity;
+if (ahead) fetch(part, 0);
 const int at = position[0] - (BASED ? base[0] : 0), end = at + rows;
 const int first = WINDOW > 0 && at - WINDOW + 1 > 0 ? (at - WINDOW + 1) / BK : 0;
 const int from = first + (part + SPLITS - first % SPLITS) % SPLITS, to = (end + BK - 1) / BK;
@@ -48,16 +59,23 @@ for (int i = 0; i < D / 16; i++) {
   qa[i][2] = g < rows ? GF_UINT(q0 + i * 16 + 2 * t + 8) : 0; qa[i][3] = g + 8 < rows ? GF_UINT(q1 + i * 16 + 2 * t + 8) : 0;
 }
 const float scale = GF_FLOAT(SCALE) * 1.44269504f;
+if (!ahead && from < to) fetch(from, 0);
+gf_copies_end();
+#pragma unroll
+for (int i = 1; i < STAGES - 1; i++) {
+  if (from + i * SPLITS < to) fetch(from + i * SPLITS, i);
+  gf_copies_end();
+}
+int slot = 0;
+#pragma unroll 1
 for (int tile = from; tile < to; tile += SPLITS) {
-  const __nv_bfloat16* kg = keys + ((size_t)kh * capacity + (size_t)tile * BK) * D;
-  const __nv_bfloat16* vg = values + ((size_t)kh * capacity + (size_t)tile * BK) * D;
+  gf_copies_wait<STAGES - 2>();
   __syncthreads();
-  for (int i = tid; i < BK * D / 8; i += NTH) {
-    const int r = i / (D / 8), c = (i - r * (D / 8)) * 8;
-    *(uint4*)(ks + r * P + c) = *(const uint4*)(kg + r * D + c);
-    *(uint4*)(vs + r * P + c) = *(const uint4*)(vg + r * D + c);
-  }
-  __syncthreads();
+  if (tile + (STAGES - 1) * SPLITS < to) fetch(tile + (STAGES - 1) * SPLITS, (slot + STAGES - 1) % STAGES);
+  gf_copies_end();
+  const __nv_bfloat16* ks = (const __nv_bfloat16*)memory + slot * (2 * BK * P);
+  const __nv_bfloat16* vs = ks + BK * P;
+  slot = (slot + 1) % STAGES;
   float s[BK / 8][4];
   #pragma unroll
   for (int j = 0; j < BK / 8; j++) {

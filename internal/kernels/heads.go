@@ -88,7 +88,7 @@ func (set *Set) Heads(d HeadsShape) *Heads {
 	if k.split == nil || d.Gated && k.gate == nil {
 		return nil
 	}
-	if d.attends() {
+	if d.attends() && d.attentionMemory() <= set.gpu.SharedMemory {
 		k.attention, k.join = set.kernel(d.attentionSpec()), set.kernel(d.joinSpec())
 		if !set.composed { // operations do not write in place
 			k.into = set.kernel(d.intoSpec())
