@@ -133,12 +133,10 @@ for (int k = 0; k < K; k++) {
   float best = none;
   int at = E;
   for (int i = 0; i < N; i++) if (!(used >> i & 1) && v[i] > best) { best = v[i]; at = tid + 32 * i; }
-  for (int o = 16; o > 0; o >>= 1) {
-    const float other = GF_XOR(best, o);
-    const int there = GF_XOR(at, o);
-    if (other > best || (other == best && there < at)) { best = other; at = there; }
-  }
-  at = min(at, E - 1);
+  const unsigned bits = __float_as_int(best + 0.0f), key = bits >> 31 ? ~bits : bits | 0x80000000u; // in the order of the numbers
+  const unsigned most = __reduce_max_sync(0xffffffffu, key);
+  best = __int_as_float(most >> 31 ? most & 0x7fffffffu : ~most);
+  at = min(__reduce_min_sync(0xffffffffu, key == most ? at : E), E - 1);
   if ((at & 31) == tid) used |= 1u << (at >> 5);
   const float p = GF_EXP(best - top) / total;
   sum += p;
