@@ -103,8 +103,10 @@ auto next = [&]() {
   gf_copies_end();
 };
 auto fetch = [&](int i) {
-  #pragma unroll
-  for (int e = 0; e < PIECES; e++) piece(i, e, i < count);
+  if (i < count) {
+    #pragma unroll
+    for (int e = 0; e < PIECES; e++) piece(i, e, true);
+  }
   next();
 };
 fetch(0);
