@@ -176,6 +176,16 @@ func TestRelaunchMemory(t *testing.T) {
 func TestRelaunchInputsGo(t *testing.T) {
 	do(t, func(s *mlx.Scope) {
 		const steps = 24
+		busy := s.NewKernel(mlx.KernelSpec{
+			Name: "relaunched_busy", Inputs: []string{"x"}, Outputs: []string{"y"},
+			CUDA: mlx.KernelSource{Source: `
+const long long begin = clock64();
+while (clock64() - begin < 4000000) {}
+y[0] = x[0];
+`},
+			Fallback: func(s *mlx.Scope, in []mlx.Array, _ mlx.Launch) []mlx.Array { return []mlx.Array{s.Copy(in[0])} },
+		}, nil)
+		zero := s.Zeros(mlx.Float32, 1)
 		for _, n := range []int{1, 2, 4, 1000, 1 << 18} {
 			f := relaunched(s, steps, steps)
 			want := make([]float32, n)
@@ -185,10 +195,14 @@ func TestRelaunchInputsGo(t *testing.T) {
 					want[j] = float32(i) + float32(j%7)
 				}
 				x, b := mlx.FromSlice(s, want, n), mlx.FromSlice(s, []float32{float32(i)})
+				// The device has something to do first, some milliseconds of a GPU's.
+				require.NoError(t, s.AsyncEval(busy.Call(s, []mlx.Array{zero}, mlx.Launch{
+					Outputs: []mlx.Output{{Dtype: mlx.Float32, Shape: []int{1}}}, Grid: [3]int{1}, Group: [3]int{1},
+				})...))
 				out := f.Call(s, x, b)
 				require.Len(t, out, 2)
 				s.Free(x, b, out[1])
-				for range 8 {
+				for range 40 { // more than lie free from the call before
 					mlx.FromSlice(s, slices.Repeat([]float32{-9}, n), n)
 					mlx.FromSlice(s, []float32{-9})
 				}

@@ -16,9 +16,10 @@ type bandwidth struct {
 // best is what a bound is taken from.
 func (b bandwidth) best() float64 { return max(b.Sum, b.Copy) }
 
-// measureBandwidth sums and copies an array of bytes, the fastest of some times.
+// measureBandwidth sums and copies an array of bytes, until several times in a row
+// were not faster than before: a device that comes from idling gains speed meanwhile.
 func measureBandwidth(ctx context.Context, lib *mlx.Library, bytes int) (bandwidth, error) {
-	const at, rounds = 2, 3 // so many at once, so that waiting for the device counts less
+	const at, most, patience = 2, 60, 5 // so many at once, so that waiting for the device counts less
 	var b bandwidth
 	err := lib.Do(ctx, func(s *mlx.Scope) error {
 		x := s.Full(1, mlx.Float32, bytes/4)
@@ -27,7 +28,7 @@ func measureBandwidth(ctx context.Context, lib *mlx.Library, bytes int) (bandwid
 		}
 		timed := func(f func() mlx.Array) (float64, error) {
 			best := 0.0
-			for range rounds {
+			for round, last := 0, 0; round < most && round-last <= patience; round++ {
 				work := make([]mlx.Array, at)
 				for i := range work {
 					work[i] = f()
@@ -36,7 +37,11 @@ func measureBandwidth(ctx context.Context, lib *mlx.Library, bytes int) (bandwid
 				if err := s.Eval(work...); err != nil {
 					return 0, err
 				}
-				best = max(best, float64(at*bytes)/time.Since(began).Seconds())
+				rate := float64(at*bytes) / time.Since(began).Seconds()
+				if rate > 1.01*best {
+					last = round
+				}
+				best = max(best, rate)
 				s.Free(work...)
 			}
 			return best, nil
