@@ -74,7 +74,7 @@ var plantedBelow = []fault{
 	},
 	{
 		"of equal scores the higher expert is chosen", "internal/kernels/expertstext.go",
-		"there < at", "there > at",
+		"__reduce_min_sync(0xffffffffu, key == most ? at : E)", "(int)__reduce_max_sync(0xffffffffu, key == most ? at : 0)",
 		"./internal/kernels", "TestChoice",
 	},
 	{
@@ -134,8 +134,28 @@ var plantedBelow = []fault{
 	},
 	{
 		"a product writes behind its outputs", "internal/kernels/chaintext.go",
-		"const bool in = i + lane / 16 < count && (N % 16 == 0 || tile * 16 + lane % 16 < N);", "const bool in = i + lane / 16 < count;",
+		"const int there = m < rows && i + n / 16 < count ? N % 16 == 0 ? 2 : min(max(N - tile * 16 - n % 16, 0), 2) : 0;", "const int there = m < rows && i + n / 16 < count ? 2 : 0;",
 		"./internal/kernels", "TestKernels",
+	},
+	{
+		"a stage is asked for into the place of the one that is read", "internal/kernels/chaintext.go",
+		"const int ask = i + j + STAGES - 1;", "const int ask = i + j + STAGES;",
+		"./internal/kernels", "TestKernels",
+	},
+	{
+		"a warp forgets a piece of a stage", "internal/kernels/chaintext.go",
+		"e < min(u * 2 + 2, GW) * PIECES / GW; e++", "e < min(u * 2 + 2, GW) * PIECES / GW - (u == 0); e++",
+		"./internal/kernels", "TestKernels",
+	},
+	{
+		"attention asks for a tile into the place of the one that is read", "internal/kernels/attentiontext.go",
+		"fetch(tile + (STAGES - 1) * SPLITS, (slot + STAGES - 1) % STAGES)", "fetch(tile + (STAGES - 1) * SPLITS, slot)",
+		"./internal/kernels", "TestAttention",
+	},
+	{
+		"attention takes its first tile for there where the cache ends before", "internal/kernels/attentiontext.go",
+		"const bool ahead = WINDOW == 0 && (part + 1) * BK <= capacity;", "const bool ahead = WINDOW == 0;",
+		"./internal/kernels", "TestAttention",
 	},
 	{
 		"the attention kernel's window is a key too wide", "internal/kernels/attentiontext.go",

@@ -15,7 +15,7 @@ var attentionShapes = []HeadsShape{
 	{Queries: 6, Keys: 1, Dim: 256, Gated: true, Eps: 1e-6},
 }
 
-// attentionCase is a block of rows at a position in a cache of 256 rows.
+// attentionCase is a block of rows at a position in a cache.
 type attentionCase struct {
 	shape                   HeadsShape
 	see                     See
@@ -27,15 +27,16 @@ func attentionCases(s *mlx.Scope) []attentionCase {
 	var out []attentionCase
 	r := newSource(s, 10)
 	for i, d := range attentionShapes {
-		for _, at := range []int{0, 3, 130, 200} {
+		for _, at := range []int{0, 3, 130, 200, 2100} { // a block has one tile, none, or three
 			for _, rows := range []int{1, 5, 16} {
-				for _, see := range []See{{Causal: true}, {}, {Causal: true, Size: 70}} {
-					if i > 0 && see != (See{Causal: true}) || rows == 5 && at == 3 {
+				for _, see := range []See{{Causal: true}, {}, {Causal: true, Size: 70}, {Causal: true, Size: 1500}} {
+					if i > 0 && see != (See{Causal: true}) || rows == 5 && (at == 3 || at == 2100) || see.Size > at && see.Size > 70 {
 						continue
 					}
+					capacity := (at + rows + 255) / 256 * 256
 					bf := func(shape ...int) mlx.Array { return r.normal(mlx.BFloat16, 0, 1, shape...) }
 					out = append(out, attentionCase{
-						d, see, at, rows, rows / 5 % 2 * 1000, bf(1, d.Queries, rows, d.Dim), bf(1, d.Keys, 256, d.Dim), bf(1, d.Keys, 256, d.Dim),
+						d, see, at, rows, rows / 5 % 2 * 1000, bf(1, d.Queries, rows, d.Dim), bf(1, d.Keys, capacity, d.Dim), bf(1, d.Keys, capacity, d.Dim),
 						bf(1, rows, 7+d.Queries*d.queryWidth()),
 					})
 				}
@@ -63,18 +64,19 @@ func (c attentionCase) cols() Cols { return Cols{c.within, 7, c.shape.Queries * 
 // want is MLX's own attention in float32, with a mask, gated.
 func (c attentionCase) want(s *mlx.Scope) mlx.Array {
 	d := c.shape
-	seen := make([]bool, c.rows*256)
+	capacity := c.keys.Dim(2)
+	seen := make([]bool, c.rows*capacity)
 	for r := range c.rows {
-		for k := range 256 {
+		for k := range capacity {
 			last := c.at + c.rows - 1
 			if c.see.Causal {
 				last = c.at + r
 			}
-			seen[r*256+k] = k <= last && (c.see.Size == 0 || k > c.at+r-c.see.Size)
+			seen[r*capacity+k] = k <= last && (c.see.Size == 0 || k > c.at+r-c.see.Size)
 		}
 	}
 	f := func(a mlx.Array) mlx.Array { return s.AsType(a, mlx.Float32) }
-	y := s.Attention(f(c.q), f(c.keys), f(c.values), mlx.AttentionOptions{Scale: float32(1 / math.Sqrt(float64(d.Dim))), Mask: mlx.FromSlice(s, seen, c.rows, 256)})
+	y := s.Attention(f(c.q), f(c.keys), f(c.values), mlx.AttentionOptions{Scale: float32(1 / math.Sqrt(float64(d.Dim))), Mask: mlx.FromSlice(s, seen, c.rows, capacity)})
 	y = s.SwapAxes(y, 1, 2)
 	if d.Gated {
 		q := s.Reshape(f(c.cols().Take(s)), 1, c.rows, d.Queries, 2*d.Dim)

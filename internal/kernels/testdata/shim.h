@@ -180,8 +180,12 @@ static u32 gf_affine(u32 v, u32 s, u32 b) {
 // Copies in the background happen as late as they may: when their thread waits.
 static struct { void* to; const void* from; int size, group; } copies[MOST][256];
 static int asked[MOST], done[MOST], groups[MOST];
+static void within(const void* from, int size);
 static void later(void* to, const void* from, int size) {
-  if (from) (void)*(const volatile char*)from; // may be read from now on
+  if (from) {
+    (void)*(const volatile char*)from; // may be read from now on
+    within(from, size);
+  }
   const int me = current;
   if (asked[me] - done[me] == 256) { fprintf(stderr, "too many copies on their way\n"); exit(2); }
   copies[me][asked[me]++ % 256] = {to, from, size, groups[me]};
@@ -278,6 +282,14 @@ static int32_t word() { int32_t v; must_read(&v, 4); return v; }
 static const int ARRAYS = 128;
 static char* memory[ARRAYS];
 static size_t room[ARRAYS];
+static int arrays, bytes[ARRAYS];
+// A copy in the background must come from one array.
+static void within(const void* from, int size) {
+  for (int i = 0; i < arrays; i++)
+    if ((const char*)from >= memory[i] && (const char*)from + size <= memory[i] + bytes[i]) return;
+  fprintf(stderr, "a copy from outside of all arguments\n");
+  exit(2);
+}
 static void fault(int, siginfo_t* info, void*) {
   for (int i = 0; i < ARRAYS; i++)
     if ((char*)info->si_addr >= memory[i] && (char*)info->si_addr < memory[i] + room[i]) fprintf(stderr, "argument %d is touched before gf_wait()\n", i);
@@ -305,9 +317,10 @@ int main() {
     gridDim = {(u32)((g[0] + b[0] - 1) / b[0]), (u32)((g[1] + b[1] - 1) / b[1]), (u32)((g[2] + b[2] - 1) / b[2])};
     const int n = word(), guard = 64;
     Shape shapes[ARRAYS];
-    int output[ARRAYS], bytes[ARRAYS], early[ARRAYS];
+    int output[ARRAYS], early[ARRAYS];
     void* args[2 * ARRAYS];
     reserved = 0;
+    arrays = n;
     for (int i = 0; i < n; i++) {
       must_read(&shapes[i], sizeof(Shape));
       output[i] = word();
