@@ -189,8 +189,8 @@ y[0] = x[0];
 		for _, n := range []int{1, 2, 4, 1000, 1 << 18} {
 			f := relaunched(s, steps, steps)
 			want := make([]float32, n)
-			for i := range 12 {
-				mark := s.Mark()
+			var other []mlx.Array
+			for i := range 24 {
 				for j := range want {
 					want[j] = float32(i) + float32(j%7)
 				}
@@ -202,14 +202,20 @@ y[0] = x[0];
 				out := f.Call(s, x, b)
 				require.Len(t, out, 2)
 				s.Free(x, b, out[1])
-				for range 40 { // more than lie free from the call before
-					mlx.FromSlice(s, slices.Repeat([]float32{-9}, n), n)
-					mlx.FromSlice(s, []float32{-9})
+				// These stay, so that soon nothing lies free but what x and b had.
+				for range 8 {
+					other = append(other, mlx.FromSlice(s, slices.Repeat([]float32{-9}, n), n), mlx.FromSlice(s, []float32{-9}))
 				}
 				got, err := mlx.ToSlice[float32](out[0])
 				require.NoError(t, err)
 				require.True(t, slices.Equal(stepped(want, float32(i), steps), got), "%d numbers, call %d", n, i)
-				s.FreeSince(mark)
+				s.Free(out[0])
+			}
+			s.Free(other...)
+			launches, err := f.Relaunches()
+			require.NoError(t, err)
+			if s.Library().Device() == mlx.DeviceGPU && busy.Backend() == "cuda" {
+				require.Equal(t, steps, launches)
 			}
 		}
 	})

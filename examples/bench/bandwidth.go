@@ -27,7 +27,7 @@ func measureBandwidth(ctx context.Context, lib *mlx.Library, bytes int) (bandwid
 			return err
 		}
 		timed := func(f func() mlx.Array) (float64, error) {
-			best := 0.0
+			best, known := 0.0, 0.0 // known was the best when it last grew by enough
 			for round, last := 0, 0; round < most && round-last <= patience; round++ {
 				work := make([]mlx.Array, at)
 				for i := range work {
@@ -38,8 +38,8 @@ func measureBandwidth(ctx context.Context, lib *mlx.Library, bytes int) (bandwid
 					return 0, err
 				}
 				rate := float64(at*bytes) / time.Since(began).Seconds()
-				if rate > 1.01*best {
-					last = round
+				if rate > 1.01*known {
+					last, known = round, rate
 				}
 				best = max(best, rate)
 				s.Free(work...)

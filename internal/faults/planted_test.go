@@ -143,6 +143,16 @@ var plantedBelow = []fault{
 		"./internal/kernels", "TestKernels",
 	},
 	{
+		"sums of two tiles do not come round", "internal/kernels/chaintext.go",
+		"red + i / 2 % 2 * W * 16 * PAD", "red + i / 2 * W * 16 * PAD",
+		"./internal/kernels", "TestKernels",
+	},
+	{
+		"attention asks for a tile before all have read the one in its place", "internal/kernels/attentiontext.go",
+		"  __syncthreads();\n  if (tile + (STAGES - 1)", "  if (tile + (STAGES - 1)",
+		"./internal/kernels", "TestAttention",
+	},
+	{
 		"a warp forgets a piece of a stage", "internal/kernels/chaintext.go",
 		"e < min(u * 2 + 2, GW) * PIECES / GW; e++", "e < min(u * 2 + 2, GW) * PIECES / GW - (u == 0); e++",
 		"./internal/kernels", "TestKernels",

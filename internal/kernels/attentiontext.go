@@ -126,6 +126,7 @@ for (int tile = from; tile < to; tile += SPLITS) {
     }
   }
 }
+if (from >= to) gf_copies_wait<0>(); // the first tile may be on its way for nothing
 l0 += GF_XOR(l0, 1); l0 += GF_XOR(l0, 2); l1 += GF_XOR(l1, 1); l1 += GF_XOR(l1, 2);
 const size_t u0 = ((size_t)part * rows + g) * HQ + head, u1 = u0 + (size_t)8 * HQ;
 if (t == 0) {

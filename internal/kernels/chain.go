@@ -47,14 +47,20 @@ const (
 // device does not say.
 var largeGPU = mlx.GPU{Multiprocessors: 132, SharedMemory: 192 << 10}
 
-// gpuOf is the device, of whose shared memory a launch may be given what is not among
+// gpuOf is the device, of whose shared memory a launch may be given what is left by
 // the kernels' own variables, and no more than they were made for.
 func gpuOf(lib *mlx.Library) mlx.GPU {
 	gpu, ok := lib.GPU()
 	if !ok {
 		return largeGPU
 	}
-	return mlx.GPU{Multiprocessors: gpu.Multiprocessors, SharedMemory: min(gpu.SharedMemory-1<<10, largeGPU.SharedMemory)}
+	return usable(gpu)
+}
+
+// usable is what of a device a launch may be given.
+func usable(gpu mlx.GPU) mlx.GPU {
+	gpu.SharedMemory = min(gpu.SharedMemory-1<<10, largeGPU.SharedMemory)
+	return gpu
 }
 
 // memory is the bytes of shared memory that chainText needs.

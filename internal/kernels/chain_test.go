@@ -33,6 +33,10 @@ func chainTrials(s *mlx.Scope) []trial {
 		newLink(r, 896, 128, tiling{4, 2, 2, 3, 3, true}),
 		newLink(r, 1280, 64, tiling{10, 2, 1, 2, 4, true}),
 		newLink(r, 512, 32, tiling{8, 1, 1, 1, 4, false}),
+		// Long enough for rings and sums to come round.
+		newLink(r, 512, 352, tiling{8, 1, 1, 2, 4, true}),
+		newLink(r, 1024, 320, tiling{4, 2, 2, 2, 3, true}),
+		newLink(r, 512, 320, tiling{4, 2, 1, 2, 3, false}),
 	} {
 		name := fmt.Sprintf("chain, %d to %d", m.in, m.out)
 		out = append(out, aroundTrials(r, name, chainSpec(gpuOf(lib), m.t.wide()), m.in, m.out, 3, func(x Stream, a Around) call { return m.call(none, x, a) })...)
@@ -143,9 +147,12 @@ func TestTile(t *testing.T) {
 	}
 }
 
-// Devices with less shared memory, or fewer multiprocessors, have tilings of their own.
+// Devices with less shared memory, or fewer multiprocessors, have tilings of their own,
+// and kernels their own variables in it.
 func TestTileSmaller(t *testing.T) {
-	for _, gpu := range []mlx.GPU{{Multiprocessors: 108, SharedMemory: 163 << 10}, {Multiprocessors: 128, SharedMemory: 99 << 10}, {Multiprocessors: 24, SharedMemory: 99 << 10}} {
+	require.Equal(t, mlx.GPU{Multiprocessors: 128, SharedMemory: 98 << 10}, usable(mlx.GPU{Multiprocessors: 128, SharedMemory: 99 << 10}))
+	require.Equal(t, largeGPU, usable(mlx.GPU{Multiprocessors: 132, SharedMemory: 227 << 10}))
+	for _, gpu := range []mlx.GPU{{Multiprocessors: 108, SharedMemory: 162 << 10}, {Multiprocessors: 128, SharedMemory: 98 << 10}, {Multiprocessors: 24, SharedMemory: 98 << 10}} {
 		for _, x := range [][2]int{{4096, 6144}, {4096, 151936}, {12288, 4096}, {5120, 34816}, {17408, 5120}, {2048, 512}, {896, 40}} {
 			got, ok := tile(gpu, x[0], x[1])
 			require.True(t, ok)

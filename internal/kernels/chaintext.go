@@ -30,9 +30,9 @@ const (
 // so that the lanes' reads fall into different banks. STAGES − 1 are on their way.
 // To ask for a stage is as much work for the multiprocessor's copies as half of a
 // product of 16 rows, and warps come to it at the same time. With SPREAD a warp asks
-// for a piece of it after each group, in the place of the stage that it has left;
-// without, for all of it before its product, which is earlier, and better where a
-// block has few tiles.
+// for two or three pieces of it after each of the first half of its groups, in the
+// place of the stage that it has left; without, for all of it before its product,
+// which is earlier, and better where a block has few tiles.
 //
 // The warps' sums of 32 rows meet in shared memory, where a lane adds two of each in
 // the order of the columns. With several SPLITS blocks leave their sums in parts, and the last
@@ -70,8 +70,8 @@ if (NORM) {
 const unsigned* w4 = w + (size_t)(first * 16 + lane / 8) * (K / 8) + from * 8 + lane % 8 * 4;
 const unsigned* w2 = w + (size_t)(first * 16 + lane / 4) * (K / 8) + from * 8 + FOURS * 32 + lane % 4 * 4;
 const __nv_bfloat16* sb = (lane < 16 ? scales : biases) + (size_t)(first * 16 + lane % 16) * G + from;
-// piece asks for part e of a stage, what one instruction of a warp can. The compiler may
-// move it among reads of other stages.
+// piece asks for part e of a stage: four or eight rows of weights, or all scales and
+// biases. The compiler may move it among reads of other stages.
 constexpr int PIECES = FOURS * 4 + TWO * 2 + 1;
 auto piece = [&](int i, int e, bool there) {
   uint4* to = ring + (i % STAGES * W + warp) * STAGE;
@@ -211,6 +211,7 @@ auto finish = [&](int tile, int m, int n, int there, float v0, float v1) {
     at = (size_t)m * (N / 2) + tile * 8 + n;
   }
   unsigned o;
+  static_assert(N % 2 == 0 || !RES && !SQ && !SILU, "chains have even maps");
   if (N % 2 == 0) {
     if (RES && there) {
       const unsigned r = *(const unsigned*)(residual + at);
@@ -220,8 +221,6 @@ auto finish = [&](int tile, int m, int n, int there, float v0, float v1) {
     o = GF_PAIR(v0, v1);
     if (there) *(unsigned*)(y + at) = o;
   } else {
-    if (RES && there > 0) v0 = GF_ROUND(v0) + (float)residual[at];
-    if (RES && there > 1) v1 = GF_ROUND(v1) + (float)residual[at + 1];
     o = GF_PAIR(v0, v1);
     if (there > 0) y[at] = (__nv_bfloat16)v0;
     if (there > 1) y[at + 1] = (__nv_bfloat16)v1;

@@ -3,6 +3,7 @@ package kernels
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -158,6 +159,29 @@ func TestChoice(t *testing.T) {
 		}
 		weights := floats(t, s, array(t, s, out[1], c.launch.Outputs[1]))
 		require.Equal(t, float32(0.5), weights[3])
+
+		// The order of keys is that of the numbers: -0 is 0, and negatives, numbers beside
+		// what is none, and infinities have their places.
+		inf, nan := float32(math.Inf(1)), float32(math.NaN())
+		rows := [][]float32{{4: float32(math.Copysign(0, -1)), 5: 0, 39: -1}, {2: -3, 20: -2, 38: -1.5}, {1: 7, 30: nan, 31: 9}, {9: -inf, 12: 1}}
+		fill := []float32{-2, -5, nan, -inf}
+		want := [][]int32{{4, 5, 39}, {38, 20, 2}, {31, 1}, {12}}
+		v = nil
+		for i, row := range rows {
+			scores := slices.Repeat([]float32{fill[i]}, 41)
+			for k, x := range row {
+				if x != 0 || i == 0 && (k == 4 || k == 5) {
+					scores[k] = x
+				}
+			}
+			v = append(v, scores...)
+		}
+		c = d.chooseCall(mlx.FromSlice(s, v, len(rows), 41))
+		chosen, err = mlx.ToSlice[int32](array(t, s, runner(t, s, chooseSpec(), c)(c)[0], mlx.Output{Dtype: mlx.Int32, Shape: []int{len(rows), d.TopK}}))
+		require.NoError(t, err)
+		for i, w := range want {
+			require.Equal(t, w, chosen[3*i:3*i+len(w)], "row %d", i)
+		}
 	})
 }
 

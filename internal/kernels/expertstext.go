@@ -156,7 +156,7 @@ if (GATE && tid == K) weights[bid * (K + GATE) + K] = 1.0f / (1.0f + GF_EXP(-sco
 // own: so every group has a sum of its own, to which its scale belongs, and nothing
 // of the sixteen columns that a step adds is wasted.
 //
-// As in q4Text a number q is exactly the bfloat16 128+q, and the order of columns
+// As in chainText a number q is exactly the bfloat16 128+q, and the order of columns
 // within a group is the same on both sides.
 //
 //	gf_row       puts x into shared memory, and the sums of its groups; zeros up to GP.

@@ -205,7 +205,7 @@ func samples(s *mlx.Scope) []sample {
 	}
 	if s.Library().Device() == mlx.DeviceGPU { // on CPUs the operation adds in bfloat16
 		out = append(out, sample{spec: chainSpec(gpuOf(s.Library()), false), call: chain, tolerance: 0.1}, sample{spec: chainSpec(gpuOf(s.Library()), false), call: gates, tolerance: 0.1})
-		plain := Chained{counter: s.Zeros(f32, 1), t: tiling{10, 1, 1, 2, 3, false}, in: 640, out: 40}
+		plain := Chained{counter: s.Zeros(f32, 1), t: tiling{10, 1, 1, 1, 4, true}, in: 640, out: 40}
 		out = append(out, sample{spec: chainSpec(gpuOf(s.Library()), true), call: plain.call(s.Zeros(f32, 1), Stream{X: wave(bf, 1, rows, 640)}, weights, Around{}), tolerance: 0.1})
 	}
 	return out
