@@ -20,11 +20,12 @@ return (unsigned)*(const unsigned short*)&x | (unsigned)*(const unsigned short*)
 // knows, over the rows of a cache [1, HK, capacity, D]. A block takes every
 // SPLITS-th tile of BK keys for one key head, a warp one query head; tiles pass
 // through a ring of STAGES in shared memory, of which all but one are on their way. The
-// first tile is asked for before the position is known, if the cache has it. Which keys lie together does not depend on where the block
-// ends, and a key that a row does not see adds an exact zero: so a row has the same
-// bits in any block. Row r sees the keys up to its own position,
-// or, not causal, up to the block's last; with a WINDOW, not those that lie
-// WINDOW or more positions before it. Parts leave unnormalised sums and, for
+// first tile is asked for before the position is known, if the cache has it.
+//
+// Which keys lie together does not depend on where the block ends, and a key that a
+// row does not see adds an exact zero: so a row has the same bits in any block. Row r
+// sees the keys up to its own position, or, not causal, up to the block's last; with
+// a WINDOW, not those that lie WINDOW or more positions before it. Parts leave unnormalised sums and, for
 // each, the greatest score and the sum of weights, in powers of two.
 const attentionText = `
 constexpr int GQ = HQ / HK, P = D + 8, NTH = GQ * 32;

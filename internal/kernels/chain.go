@@ -105,12 +105,10 @@ func tile(gpu mlx.GPU, in, out int) (best tiling, ok bool) {
 			}
 			if least == 0 || cost < least {
 				t.blocks = (tiles + each - 1) / each
-				if deep := t; wide {
-					if deep.stages++; deep.memory() <= gpu.SharedMemory {
-						t = deep
-					}
-				}
 				t.spread = each >= spreadFrom
+				if t.stages = 4; !wide || t.memory() > gpu.SharedMemory {
+					t.stages = 3
+				}
 				best, least = t, cost
 			}
 		}

@@ -35,9 +35,10 @@ const (
 // which is earlier, and better where a block has few tiles.
 //
 // The warps' sums of 32 rows meet in shared memory, where a lane adds two of each in
-// the order of the columns. With several SPLITS blocks leave their sums in parts, and the last
-// of a share, which counter tells, adds them in the same way: no row of y depends on
-// the number of rows, or on which block is last. counter is 0 before and after.
+// the order of the columns. With several SPLITS blocks leave their sums in parts, and
+// the last of a share, which counter tells, adds them in the same way: no row of y
+// depends on the number of rows, or on which block is last. counter is 0 before and
+// after.
 //
 // A 4-bit number q is the bfloat16 128+q after one mask and one or, exactly, and the
 // order of columns within a group is the same on both sides, which is all that a
@@ -115,13 +116,7 @@ if (NORM) {
   const int n = sums_shape[1];
   #pragma unroll
   for (int r = 0; r < ROUNDS; r++) {
-    const float* p = sums + (size_t)min(warp + r * W, rows - 1) * n;
-    float v[8];
-    #pragma unroll
-    for (int e = 0; e < 8; e++) v[e] = e * 32 + lane < n ? p[e * 32 + lane] : 0.0f;
-    squared[r] = ((v[0] + v[1]) + (v[2] + v[3])) + ((v[4] + v[5]) + (v[6] + v[7]));
-    #pragma unroll 1
-    for (int i = 256 + lane; i < n; i += 32) squared[r] += p[i];
+    squared[r] = gf_lane_sum(sums + (size_t)min(warp + r * W, rows - 1) * n, n, lane);
   }
 }
 uint4 raw[GW][2][2];
@@ -368,11 +363,21 @@ for (int m = 0; m < M; m++) { to[m * 8 * PAD] = acc[m][0]; to[m * 8 * PAD + PAD]
 
 // chainMacros: results are rounded where they would be stored between separate
 // kernels, so that both ways give the same numbers up to the order of sums.
+// gf_lane_sum is a lane's part of the sum of n numbers, eight of them asked for at once.
 const chainMacros = `
 __device__ __forceinline__ float gf_round(float x) { return __uint_as_float((unsigned)(GF_PAIR(x, 0.0f) << 16)); }
 #define GF_ROUND(x) gf_round(x)
 #define GF_SILU(x) gf_silu(gf_round(x))
 __device__ __forceinline__ float gf_silu(float x) { return x / (1.0f + GF_EXP(-x)); }
+__device__ __forceinline__ float gf_lane_sum(const float* p, int n, int lane) {
+  float v[8];
+  #pragma unroll
+  for (int e = 0; e < 8; e++) v[e] = e * 32 + lane < n ? p[e * 32 + lane] : 0.0f;
+  float sum = ((v[0] + v[1]) + (v[2] + v[3])) + ((v[4] + v[5]) + (v[6] + v[7]));
+  #pragma unroll 1
+  for (int i = 256 + lane; i < n; i += 32) sum += p[i];
+  return sum;
+}
 #define GF_NORM(v, n, i) GF_PAIR(GF_LO(v) * i * (n)[0], GF_HI(v) * i * (n)[1])
 `
 

@@ -163,16 +163,14 @@ func TestChoice(t *testing.T) {
 		// The order of keys is that of the numbers: -0 is 0, and negatives, numbers beside
 		// what is none, and infinities have their places.
 		inf, nan := float32(math.Inf(1)), float32(math.NaN())
-		rows := [][]float32{{4: float32(math.Copysign(0, -1)), 5: 0, 39: -1}, {2: -3, 20: -2, 38: -1.5}, {1: 7, 30: nan, 31: 9}, {9: -inf, 12: 1}}
+		rows := []map[int]float32{{4: float32(math.Copysign(0, -1)), 5: 0, 39: -1}, {2: -3, 20: -2, 38: -1.5}, {1: 7, 31: 9}, {12: 1}}
 		fill := []float32{-2, -5, nan, -inf}
 		want := [][]int32{{4, 5, 39}, {38, 20, 2}, {31, 1}, {12}}
 		v = nil
 		for i, row := range rows {
 			scores := slices.Repeat([]float32{fill[i]}, 41)
 			for k, x := range row {
-				if x != 0 || i == 0 && (k == 4 || k == 5) {
-					scores[k] = x
-				}
+				scores[k] = x
 			}
 			v = append(v, scores...)
 		}

@@ -59,11 +59,7 @@ for (int i = 0; i < TURNS; i++) {
 float inverse = 0;
 if (NORM) {
   const int parts = sums_shape[1];
-  float v[8];
-  #pragma unroll
-  for (int e = 0; e < 8; e++) v[e] = e * 32 + lane < parts ? sums[(size_t)bid * parts + e * 32 + lane] : 0.0f;
-  inverse = ((v[0] + v[1]) + (v[2] + v[3])) + ((v[4] + v[5]) + (v[6] + v[7]));
-  for (int i = 256 + lane; i < parts; i += 32) inverse += sums[(size_t)bid * parts + i];
+  inverse = gf_lane_sum(sums + (size_t)bid * parts, parts, lane);
   for (int o = 16; o > 0; o >>= 1) inverse += GF_XOR(inverse, o);
   inverse = GF_RSQRT(inverse / H + GF_FLOAT(EPS));
 } else if (bid == 0 && n == 0 && tid == 0) normed[0] = (__nv_bfloat16)0.0f;
