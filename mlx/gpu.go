@@ -5,7 +5,8 @@ import "github.com/godflash/godflash/internal/mlxc"
 // GPU says what a CUDA kernel of one's own can count on.
 type GPU struct {
 	Multiprocessors int
-	SharedMemory    int // bytes that one block may have
+	SharedMemory    int  // bytes that one block may have
+	Clusters        bool // a kernel can have its blocks in clusters of two, by __cluster_dims__(2, 1, 1)
 }
 
 // CUdevice_attribute's numbers.
@@ -20,6 +21,6 @@ func (l *Library) GPU() (g GPU, ok bool) {
 	if l.device != DeviceGPU || !l.cuda {
 		return GPU{}, false
 	}
-	g = GPU{Multiprocessors: mlxc.DeviceAttribute(attributeMultiprocessors), SharedMemory: mlxc.DeviceAttribute(attributeSharedMemory)}
+	g = GPU{Multiprocessors: mlxc.DeviceAttribute(attributeMultiprocessors), SharedMemory: mlxc.DeviceAttribute(attributeSharedMemory), Clusters: mlxc.Clusters()}
 	return g, g.Multiprocessors > 0 && g.SharedMemory > 0
 }

@@ -43,6 +43,21 @@ var plantedBelow = []fault{
 		"./internal/kernels", "TestChainRowByRow",
 	},
 	{
+		"a block reads what the other of its pair gives before it is there", "internal/kernels/densetext.go",
+		"  gf_arrive();\n  gf_meet();\n}\n", "}\n",
+		"./internal/kernels", "TestChainRowByRow",
+	},
+	{
+		"a block gives to the other of its pair before that has begun", "internal/kernels/densetext.go",
+		"  gf_meet(); // the other block has begun, and its memory is there\n", "",
+		"./internal/kernels", "TestChainRowByRow",
+	},
+	{
+		"a pair's blocks take the same half of the columns of x", "internal/kernels/densetext.go",
+		"x + (size_t)g * K + rank * COLUMNS", "x + (size_t)g * K",
+		"./internal/kernels", "TestChainRowByRow|TestKernels",
+	},
+	{
 		"a chain reads x while the kernel that writes it may still run", "internal/kernels/chaintext.go",
 		"fetch(0);\ngf_wait();\n", "fetch(0);\nif (x[0] == x[0]) gf_wait();\n",
 		"./internal/kernels", "TestChainRowByRow",

@@ -45,7 +45,7 @@ const (
 
 // largeGPU is what kernels were made for, an H200, and what is assumed where the
 // device does not say.
-var largeGPU = mlx.GPU{Multiprocessors: 132, SharedMemory: 192 << 10}
+var largeGPU = mlx.GPU{Multiprocessors: 132, SharedMemory: 192 << 10, Clusters: true}
 
 // gpuOf is the device, of whose shared memory a launch may be given what is left by
 // the kernels' own variables, and no more than they were made for.
@@ -123,7 +123,7 @@ func (set *Set) Chain(s *mlx.Scope, w Weight) Chained {
 	switch {
 	case w.Dense.Valid() && set.fitsDense(w.Dense):
 		in, out := w.Dense.Dim(1), w.Dense.Dim(0)
-		t, ok := tileDense(in, out)
+		t, ok := tileDense(set.gpu, in, out)
 		if !ok {
 			return Chained{}
 		}
@@ -192,7 +192,7 @@ func (set *Set) Product(s *mlx.Scope, x Stream, w Weight, c *Chained, a Around) 
 	var k *mlx.Kernel
 	var out []mlx.Array
 	if w.Dense.Valid() {
-		k = set.denseProduct(c.dense)
+		k = set.dense[c.dense.kind]
 		out = c.denseCall(set.none, x, w.Dense, a).run(s, k)
 	} else {
 		k = set.product(c.t)
@@ -213,7 +213,7 @@ func (set *Set) Product(s *mlx.Scope, x Stream, w Weight, c *Chained, a Around) 
 }
 
 // unchain is for a kernel that failed: nothing is a chain from now on.
-func (set *Set) unchain() { set.chained, set.dense, set.wide = false, nil, nil }
+func (set *Set) unchain() { set.chained, set.dense = false, nil }
 
 // Chains reports whether blocks like x [1, T, hidden] can go through a chain.
 func (set *Set) Chains(s *mlx.Scope, x mlx.Array) bool {
@@ -385,8 +385,8 @@ func (set *Set) Interleave(w Weight, width int) int {
 	switch q := w.Quant; {
 	case w.Dense.Valid() && set.fitsDense(w.Dense):
 		var t denseTiling
-		t, ok = tileDense(w.Dense.Dim(1), 2*width)
-		half = t.rows() / 2
+		t, ok = tileDense(set.gpu, w.Dense.Dim(1), 2*width)
+		half = t.tile() / 2
 	case set != nil && set.chained && q.W.Valid() && fitsQ4(q.W.Dim(1)*8, q):
 		half, ok = 16, q.W.Dim(1)*8%chainColumns == 0
 	}

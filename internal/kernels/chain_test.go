@@ -75,8 +75,10 @@ func TestChainRowByRow(t *testing.T) {
 		r, none := newSource(s, 22), s.Zeros(mlx.Float32, 1)
 		q := newLink(r, 1024, 192, tiling{4, 2, 2, 3, 3, true})
 		rowByRow(t, r, chainSpec(gpuOf(lib), false), q.in, q.out, func(x Stream, a Around) call { return q.call(none, x, a) })
-		d := newDenseLink(r, 1536, 96, denseTiling{nt: 6, d: 5})
-		rowByRow(t, r, denseSpec(false), d.in, d.out, func(x Stream, a Around) call { return d.call(none, x, a) })
+		for _, kind := range denseKinds(gpuOf(lib)) {
+			d := newDenseLink(r, 1536, 192, denseTiling{6, 3, kind})
+			rowByRow(t, r, denseSpec(gpuOf(lib), kind), d.in, d.out, func(x Stream, a Around) call { return d.call(none, x, a) })
+		}
 	})
 }
 
@@ -151,7 +153,7 @@ func TestTile(t *testing.T) {
 // and kernels their own variables in it.
 func TestTileSmaller(t *testing.T) {
 	require.Equal(t, mlx.GPU{Multiprocessors: 128, SharedMemory: 98 << 10}, usable(mlx.GPU{Multiprocessors: 128, SharedMemory: 99 << 10}))
-	require.Equal(t, largeGPU, usable(mlx.GPU{Multiprocessors: 132, SharedMemory: 227 << 10}))
+	require.Equal(t, largeGPU, usable(mlx.GPU{Multiprocessors: 132, SharedMemory: 227 << 10, Clusters: true}))
 	for _, gpu := range []mlx.GPU{{Multiprocessors: 108, SharedMemory: 162 << 10}, {Multiprocessors: 128, SharedMemory: 98 << 10}, {Multiprocessors: 24, SharedMemory: 98 << 10}} {
 		for _, x := range [][2]int{{4096, 6144}, {4096, 151936}, {12288, 4096}, {5120, 34816}, {17408, 5120}, {2048, 512}, {896, 40}} {
 			got, ok := tile(gpu, x[0], x[1])

@@ -4,41 +4,87 @@ import "github.com/godflash/godflash/mlx"
 
 // Chains with weights in bfloat16.
 
-// denseTiling is how a product is divided: denseText's NT and D.
-type denseTiling struct{ nt, d int }
+// denseTiling is how a product is divided: denseText's NT, D and PAIR.
+type denseTiling struct {
+	nt, d int
+	kind  denseKind
+}
 
-// rows is the number of outputs that a block makes.
-func (t denseTiling) rows() int { return 8 * t.nt }
-
-// wide says that three blocks share a multiprocessor, because there are so many.
-func (t denseTiling) wide() bool { return t == denseWide }
+// denseKind is what tells one kernel from another.
+type denseKind int
 
 const (
-	// denseColumns divides the columns of every map.
+	denseAlone denseKind = iota // a block has a multiprocessor for itself
+	denseWide                   // three blocks share one: there are many tiles
+	densePair                   // two blocks make a tile, each has a multiprocessor
+)
+
+// tile is the number of outputs that a block makes, or a pair of blocks.
+func (t denseTiling) tile() int { return 8 * t.nt }
+
+// rows is the number of outputs that a block finishes.
+func (t denseTiling) rows() int {
+	if t.kind == densePair {
+		return t.tile() / 2
+	}
+	return t.tile()
+}
+
+// ring is the bytes of shared memory that a block's weights, x and norm take.
+func (t denseTiling) ring() int { return t.d * ((t.nt+2)*2048 + 512) }
+
+// memory is all the bytes of shared memory that denseText needs.
+func (t denseTiling) memory() int {
+	if t.kind == densePair {
+		return t.ring() + 16*t.rows()*4
+	}
+	return t.ring()
+}
+
+const (
+	// denseColumns divides the columns of every map, and of those for pairs twice.
 	denseColumns = 128
 	// denseBlocks is the number of a large GPU's multiprocessors: up to so many
 	// blocks each have one for themselves.
 	denseBlocks = 132
-	// denseMemory is what a block's ring may take, in bytes, and denseWideMemory
-	// what it may take where three share a multiprocessor.
-	denseMemory, denseWideMemory = 7 * (6*2048 + 512), 3 * (10*2048 + 512)
 )
 
-// denseWide is the tiling for more outputs than blocks with a multiprocessor each make.
-var denseWide = denseTiling{nt: 8, d: 3}
+// wideTiling is for more outputs than those blocks make.
+var wideTiling = denseTiling{8, 3, denseWide}
 
-// tileDense chooses; ok is false where the sizes do not divide. A block has at least
-// 32 outputs: with fewer, reading x would be most of the work.
-func tileDense(in, out int) (t denseTiling, ok bool) {
+// memory is the most that tilings of a kind take, on a device that has so much.
+func (k denseKind) memory(gpu mlx.GPU) int {
+	switch k {
+	case denseWide:
+		return wideTiling.memory()
+	case densePair:
+		return min(denseTiling{20, 3, densePair}.memory(), gpu.SharedMemory)
+	}
+	return denseTiling{4, 7, denseAlone}.memory()
+}
+
+// tileDense chooses; ok is false where the sizes do not divide. A block alone has at
+// least 32 outputs: with fewer, reading x would be most of the work. Those of a pair
+// read half of it each.
+func tileDense(gpu mlx.GPU, in, out int) (t denseTiling, ok bool) {
 	if in%denseColumns != 0 || out%chainRows != 0 {
 		return t, false
 	}
-	for nt := 4; nt <= 8; nt++ {
-		if out%(8*nt) == 0 && out/(8*nt) <= denseBlocks {
-			return denseTiling{nt: nt, d: denseMemory / ((nt+2)*2048 + 512)}, true
+	kind, most, tiles := denseAlone, 8, denseBlocks
+	if gpu.Clusters && in%(2*denseColumns) == 0 {
+		kind, most, tiles = densePair, 20, denseBlocks/2
+	}
+	for nt := 4; nt <= most; nt++ {
+		if out%(8*nt) != 0 || out/(8*nt) > tiles {
+			continue
+		}
+		for d := 7; d >= 2; d-- {
+			if t := (denseTiling{nt, d, kind}); t.memory() <= kind.memory(gpu) {
+				return t, true
+			}
 		}
 	}
-	return denseWide, true
+	return wideTiling, true
 }
 
 // fitsDense says whether a weight [out, in] may be part of a chain.
@@ -46,28 +92,43 @@ func (set *Set) fitsDense(w mlx.Array) bool {
 	return set != nil && set.dense != nil && set.tensorType(w.Dtype()) && w.Dim(1)%denseColumns == 0
 }
 
-// denseProduct is the kernel for a tiling.
-func (set *Set) denseProduct(t denseTiling) *mlx.Kernel {
-	if t.wide() {
-		return set.wide
+// denseKernels are those of all kinds that the device has; nil where there is no text
+// for it.
+func (set *Set) denseKernels() map[denseKind]*mlx.Kernel {
+	all := map[denseKind]*mlx.Kernel{}
+	for _, k := range denseKinds(set.gpu) {
+		if all[k] = set.kernel(denseSpec(set.gpu, k)); all[k] == nil {
+			return nil
+		}
 	}
-	return set.dense
+	return all
 }
 
-func denseSpec(wide bool) mlx.KernelSpec {
-	name, memory, header := "godflash_dense", denseMemory, denseHeader(2, 256)
-	if wide {
-		name, memory, header = "godflash_dense_wide", denseWideMemory, denseHeader(3, 128)
+// denseKinds are those that a device has.
+func denseKinds(gpu mlx.GPU) []denseKind {
+	if gpu.Clusters {
+		return []denseKind{denseAlone, denseWide, densePair}
+	}
+	return []denseKind{denseAlone, denseWide}
+}
+
+func denseSpec(gpu mlx.GPU, k denseKind) mlx.KernelSpec {
+	name, header := "godflash_dense", compact(aloneHeader)+compact(denseHeader(2, 256, false))
+	switch k {
+	case denseWide:
+		name, header = "godflash_dense_wide", compact(aloneHeader)+compact(denseHeader(3, 128, false))
+	case densePair:
+		name, header = "godflash_dense_pair", compact(pairHeader)+compact(denseHeader(2, 256, true))
 	}
 	return mlx.KernelSpec{
 		Name:    name,
 		Inputs:  []string{"x", "w", "norm", "sums", "residual"},
 		Outputs: []string{"y", "squares"},
 		CUDA: mlx.KernelSource{
-			Header: compact(cudaHeader) + compact(q4Macros) + compact(mmaHeader) + compact(attentionMacros) + compact(chainMacros) + compact(copyHeader) + compact(header),
+			Header: compact(cudaHeader) + compact(q4Macros) + compact(mmaHeader) + compact(attentionMacros) + compact(chainMacros) + compact(copyHeader) + header,
 			Source: cudaIndex + compact(denseText),
 		},
-		SharedMemory: memory,
+		SharedMemory: k.memory(gpu),
 		Fallback:     composeDense,
 	}
 }
@@ -79,7 +140,12 @@ func composeDense(s *mlx.Scope, in []mlx.Array, l mlx.Launch) []mlx.Array {
 		x = normBySums(s, x, in[2], in[3], templateFloat(l, "EPS"))
 	}
 	y := s.MatMul(s.AsType(x, mlx.Float32), s.Transpose(w))
-	y, squares := composeAround(s, y, in[4], l, 8*templateInt(l, "NT"), 4*templateInt(l, "NT"))
+	half := 4 * templateInt(l, "NT") // of a tile
+	rows := 2 * half
+	if templateBool(l, "PAIR") {
+		rows = half
+	}
+	y, squares := composeAround(s, y, in[4], l, rows, half)
 	return []mlx.Array{y, squares}
 }
 
@@ -97,6 +163,7 @@ func (c *Chained) denseCall(none mlx.Array, x Stream, w mlx.Array, a Around) cal
 				{Name: "N", Value: c.out},
 				{Name: "NT", Value: c.dense.nt},
 				{Name: "D", Value: c.dense.d},
+				{Name: "PAIR", Value: c.dense.kind == densePair},
 			}, a.template()...),
 		},
 	}

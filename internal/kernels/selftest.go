@@ -128,6 +128,7 @@ func samples(s *mlx.Scope) []sample {
 	prepare := long.chunkPrepareCall(longQ, &longIn)
 	chunkScan := long.chunkScanCall(longQ, &longIn, long.chunkPrepareSpec().Fallback(s, prepare.in, prepare.launch), wave(f32, long.State()...))
 
+	gpu := gpuOf(s.Library())
 	h := HeadsShape{Queries: 2, Keys: 1, Dim: 64, Rotated: 64, Gated: true, Eps: 1e-6}
 	qkv := wave(bf, 1, rows, 2*2*64+2*64)
 	q := Cols{qkv, 0, 256}
@@ -148,10 +149,13 @@ func samples(s *mlx.Scope) []sample {
 	stream := Stream{X: wave(bf, 1, rows, 1024), Sums: s.Full(500, f32, rows, 1)}
 	chain := link.call(s.Zeros(f32, 1), stream, wide, Around{Norm: wave(f32, 1024), Eps: 1e-6, Residual: wave(bf, 1, rows, 128), Sums: true})
 	gates := link.call(s.Zeros(f32, 1), stream, wide, Around{Norm: wave(f32, 1024), Eps: 1e-6, SwiGLU: true})
-	narrow, broad := Chained{dense: denseTiling{nt: 4, d: 7}, in: 1024, out: 128}, Chained{dense: denseWide, in: 1024, out: 128}
 	dense := s.AsType(s.Mul(wave(f32, 128, 1024), s.Scalar(0.05, f32)), bf)
-	denseChain := narrow.denseCall(s.Zeros(f32, 1), stream, dense, Around{Norm: wave(f32, 1024), Eps: 1e-6, Residual: wave(bf, 1, rows, 128), Sums: true})
-	denseGates := broad.denseCall(s.Zeros(f32, 1), stream, dense, Around{Norm: wave(f32, 1024), Eps: 1e-6, SwiGLU: true})
+	denseProduct := func(t denseTiling, a Around) sample {
+		c := Chained{dense: t, in: 1024, out: 128}
+		a.Norm, a.Eps = wave(f32, 1024), 1e-6
+		return sample{spec: denseSpec(gpu, t.kind), call: c.denseCall(s.Zeros(f32, 1), stream, dense, a), tolerance: 0.1}
+	}
+	around := Around{Residual: wave(bf, 1, rows, 128), Sums: true}
 
 	mix := MixShape{Experts: 6, TopK: 2, Hidden: 256, Width: 128, Norm: true, Shared: true, Half: 64, Router: 16}
 	maps := MixMaps{
@@ -161,7 +165,7 @@ func samples(s *mlx.Scope) []sample {
 	}
 	row, chosen := wave(bf, 1, rows, 256), mlx.FromSlice(s, []int32{3, 1, 0, 5, 2, 4}, rows, 2)
 
-	group, gpu := MixShape{Experts: 6, TopK: 2, Hidden: 256, Width: 128}, gpuOf(s.Library())
+	group := MixShape{Experts: 6, TopK: 2, Hidden: 256, Width: 128}
 	order := group.orderCall(row, chosen)
 	ordered := orderSpec().Fallback(s, order.in, order.launch)
 
@@ -185,8 +189,8 @@ func samples(s *mlx.Scope) []sample {
 			return h.joinSpec().Fallback(s, join.in, join.launch)[0]
 		}},
 		{spec: squaresSpec(), call: squaresCall(stream.X), tolerance: 1e-2},
-		{spec: denseSpec(false), call: denseChain, tolerance: 0.1},
-		{spec: denseSpec(true), call: denseGates, tolerance: 0.1},
+		denseProduct(denseTiling{4, 7, denseAlone}, around),
+		denseProduct(wideTiling, Around{SwiGLU: true}),
 		{spec: h.intoSpec(), call: into, tolerance: 0.03, written: written},
 		{spec: scoresSpec(), call: mix.scoresCall(s.Zeros(f32, 1), Stream{X: row, Sums: s.Full(120, f32, rows, 1)}, maps, Around{Norm: wave(f32, 256), Eps: 1e-6}), tolerance: 0.03},
 		{spec: chooseSpec(), call: mix.chooseCall(wave(f32, rows, 7)), tolerance: 1e-4},
@@ -197,6 +201,9 @@ func samples(s *mlx.Scope) []sample {
 		{spec: groupedSpec(gpu), call: group.groupDownCall(gpu, wave(bf, 2*rows, 128), ordered, maps), tolerance: 0.03},
 		{spec: groupSumSpec(), call: group.groupSumCall(wave(bf, 2*rows, 256), s.Abs(wave(f32, rows, 2))), tolerance: 0.03},
 	}
+	if gpu.Clusters {
+		out = append(out, denseProduct(denseTiling{8, 6, densePair}, around), denseProduct(denseTiling{8, 6, densePair}, Around{SwiGLU: true}))
+	}
 	if len(parts) == 2 {
 		out = append(out, sample{spec: h.joinSpec(), call: h.joinCall(parts[0], parts[1], q), tolerance: 0.03})
 	}
@@ -204,9 +211,9 @@ func samples(s *mlx.Scope) []sample {
 		out = append(out, sample{spec: several, call: d.keepCall(kept, mlx.FromSlice(s, []int32{2})), tolerance: 1e-4})
 	}
 	if s.Library().Device() == mlx.DeviceGPU { // on CPUs the operation adds in bfloat16
-		out = append(out, sample{spec: chainSpec(gpuOf(s.Library()), false), call: chain, tolerance: 0.1}, sample{spec: chainSpec(gpuOf(s.Library()), false), call: gates, tolerance: 0.1})
+		out = append(out, sample{spec: chainSpec(gpu, false), call: chain, tolerance: 0.1}, sample{spec: chainSpec(gpu, false), call: gates, tolerance: 0.1})
 		plain := Chained{counter: s.Zeros(f32, 1), t: tiling{10, 1, 1, 1, 4, true}, in: 640, out: 40}
-		out = append(out, sample{spec: chainSpec(gpuOf(s.Library()), true), call: plain.call(s.Zeros(f32, 1), Stream{X: wave(bf, 1, rows, 640)}, weights, Around{}), tolerance: 0.1})
+		out = append(out, sample{spec: chainSpec(gpu, true), call: plain.call(s.Zeros(f32, 1), Stream{X: wave(bf, 1, rows, 640)}, weights, Around{}), tolerance: 0.1})
 	}
 	return out
 }

@@ -14,9 +14,9 @@ type Set struct {
 	owner *mlx.Scope
 	log   *slog.Logger
 
-	q4, q4Wide               *mlx.Kernel // products with weights in 4 bits
-	chained                  bool        // they can be parts of a chain
-	dense, wide              *mlx.Kernel // products in a chain with weights in bfloat16
+	q4, q4Wide               *mlx.Kernel               // products with weights in 4 bits
+	chained                  bool                      // they can be parts of a chain
+	dense                    map[denseKind]*mlx.Kernel // products in a chain with weights in bfloat16
 	squares, addNorm, swiglu *mlx.Kernel
 	mix                      *mixture
 	group                    *grouped
@@ -44,7 +44,7 @@ func New(ctx context.Context, owner *mlx.Scope, log *slog.Logger) *Set {
 	set.q4, set.q4Wide = set.kernel(chainSpec(set.gpu, false)), set.kernel(chainSpec(set.gpu, true))
 	set.chained = set.q4 != nil
 	set.squares, set.addNorm, set.swiglu = set.kernel(squaresSpec()), set.kernel(addNormSpec()), set.kernel(swigluSpec())
-	set.dense, set.wide = set.kernel(denseSpec(false)), set.kernel(denseSpec(true))
+	set.dense = set.denseKernels()
 	set.mix, set.group = set.mixture(), set.groupKernels()
 	set.none = owner.Zeros(mlx.Float32, 1)
 	return set

@@ -91,7 +91,7 @@ func function(spec mlx.KernelSpec, src mlx.KernelSource, c call) string {
 	var b, args strings.Builder
 	// The shim's threadgroup makes a variable static, which a cast cannot be.
 	header := strings.ReplaceAll(src.Header, "threadgroup float4", "float4")
-	for _, own := range []string{overlapHeader, denseHeader(2, 256), denseHeader(3, 128), mmaHeader, loadHeader, q4Header, q4WideHeader, streamHeader, upHeader, downHeader, groupHeader, copyHeader, chunkHeader} { // the shim has its own
+	for _, own := range []string{overlapHeader, denseHeader(2, 256, false), denseHeader(3, 128, false), denseHeader(2, 256, true), pairHeader, aloneHeader, mmaHeader, loadHeader, q4Header, q4WideHeader, streamHeader, upHeader, downHeader, groupHeader, copyHeader, chunkHeader} { // the shim has its own
 		header = strings.ReplaceAll(header, compact(own), "")
 	}
 	b.WriteString(header)
@@ -136,7 +136,7 @@ func (sh *shim) run(t testing.TB, spec mlx.KernelSpec, src mlx.KernelSource, c c
 			in.Write(binary.LittleEndian.AppendUint32(nil, uint32(int32(x))))
 		}
 	}
-	put(int(which), truth(src == spec.CUDA))
+	put(int(which), truth(src == spec.CUDA), 1+truth(strings.Contains(src.Header, "__cluster_dims__(2,")))
 	put(max(1, c.launch.Grid[0]), max(1, c.launch.Grid[1]), max(1, c.launch.Grid[2]))
 	put(max(1, c.launch.Group[0]), max(1, c.launch.Group[1]), max(1, c.launch.Group[2]))
 	put(len(c.in) + len(c.launch.Outputs))

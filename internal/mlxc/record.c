@@ -11,6 +11,7 @@ static size_t (*count)(const void *);
 static size_t (*size)(const void *);
 static int (*again)(void *, const gf_h *, size_t, gf_h *, char *, size_t);
 static void (*drop)(void *);
+static int (*clusters)(void);
 
 static _Thread_local char why[512];
 
@@ -26,8 +27,10 @@ void gf_record_load(void *lib) {
   find(lib, "gf_record_bytes", &size);
   find(lib, "gf_record_run", &again);
   find(lib, "gf_record_free", &drop);
+  find(lib, "gf_clusters", &clusters);
 }
 
+int gf_cluster_launches(void) { return gf_on_worker() && clusters && clusters(); }
 int gf_records(void) { return record && look && count && size && again && drop; }
 
 uintptr_t gf_record_make(const gf_h *in, size_t n_in, const gf_h *out, size_t n_out, gf_h st, gf_h *results) {

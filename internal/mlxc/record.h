@@ -7,6 +7,7 @@
 // Looks the functions up in the opened libmlxc, which need not have them.
 void gf_record_load(void *lib);
 int gf_records(void);
+int gf_cluster_launches(void);
 
 // See relaunch.cpp; the results are n_out handles. Where it fails, gf_record_error has the text.
 uintptr_t gf_record_make(const gf_h *in, size_t n_in, const gf_h *out, size_t n_out, gf_h st, gf_h *results);

@@ -10,6 +10,10 @@ import "errors"
 // Records reports whether libmlxc can launch kernels again, as that of the CUDA build can.
 func Records() bool { return C.gf_records() != 0 }
 
+// Clusters reports whether kernels of the worker's device may ask for clusters of two
+// blocks: what MLX does with graphs makes that wrong without libmlxc's help.
+func Clusters() bool { return C.gf_cluster_launches() != 0 }
+
 // Record evaluates out, arrays made of in, and records the kernels that do it. It
 // gives the results, which take the place of out. The error says why that is refused;
 // out may be evaluated then or not.

@@ -7,6 +7,9 @@ import "errors"
 // Records is false: MLX is not here.
 func Records() bool { return false }
 
+// Clusters is not here.
+func Clusters() bool { return false }
+
 // Record is not here.
 func Record([]Handle, []Handle, Handle) (record uintptr, results []Handle, err error) {
 	return 0, nil, errors.ErrUnsupported

@@ -30,6 +30,12 @@
  * name ends in _overlaps waits by itself for the one before (griddepcontrol.wait), so
  * its blocks may start while that one still runs.
  *
+ * Clusters. MLX updates graphs that it has instantiated to others of the same form, and
+ * the driver then keeps the clusters of the function that stood in a node's place: the
+ * new one runs with wrong blocks. So a launch whose function asks for clusters goes to MLX's
+ * graph as a graph of its own, which no update turns into a plain launch, or back: MLX
+ * instantiates anew then. All such functions here ask for clusters of two.
+ *
  * All functions are for the thread that owns MLX. None throws.
  *
  * Build: C++20, the headers of MLX, and cuda.h.
@@ -88,14 +94,47 @@ void check(CUresult rc, const char* what) {
   if (rc != CUDA_SUCCESS) throw std::runtime_error(std::string(what) + ": CUDA error " + std::to_string(static_cast<int>(rc)));
 }
 
-// Devices before sm_90 know no overlapping launches, and kernels for them do not wait.
-bool overlapping() {
+// 0 where the device does not tell.
+int attribute(CUdevice_attribute a) {
   DRIVER(cuCtxGetDevice, "cuCtxGetDevice");
   DRIVER(cuDeviceGetAttribute, "cuDeviceGetAttribute");
   CUdevice device{};
-  int major = 0;
-  return cuCtxGetDevice && cuDeviceGetAttribute && cuCtxGetDevice(&device) == CUDA_SUCCESS &&
-      cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device) == CUDA_SUCCESS && major >= 9;
+  int value = 0;
+  bool ok = cuCtxGetDevice && cuDeviceGetAttribute && cuCtxGetDevice(&device) == CUDA_SUCCESS && cuDeviceGetAttribute(&value, a, device) == CUDA_SUCCESS;
+  return ok ? value : 0;
+}
+
+// Devices before sm_90 know no overlapping launches, and kernels for them do not wait.
+bool overlapping() { return attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) >= 9; }
+
+using AddKernel = CUresult(CUgraphNode*, CUgraph, const CUgraphNode*, size_t, const CUDA_KERNEL_NODE_PARAMS*);
+using AddChild = CUresult(CUgraphNode*, CUgraph, const CUgraphNode*, size_t, CUgraph);
+
+AddChild* add_child() {
+  static auto* f = driver<AddChild>("cuGraphAddChildGraphNode");
+  return f;
+}
+
+// clustered says that a function's blocks are clusters, by its text.
+bool clustered(CUfunction f) {
+  DRIVER(cuFuncGetAttribute, "cuFuncGetAttribute");
+  int width = 0;
+  return f && cuFuncGetAttribute && cuFuncGetAttribute(&width, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH, f) == CUDA_SUCCESS && width > 1;
+}
+
+// apart adds a launch as a graph of its own.
+CUresult apart(AddKernel* add, CUgraphNode* node, CUgraph graph, const CUgraphNode* before, size_t n, const CUDA_KERNEL_NODE_PARAMS* p) {
+  DRIVER(cuGraphCreate, "cuGraphCreate");
+  DRIVER(cuGraphDestroy, "cuGraphDestroy");
+  if (!cuGraphCreate || !cuGraphDestroy || !add_child()) return CUDA_ERROR_NOT_SUPPORTED;
+  CUgraph own{};
+  CUgraphNode launch{};
+  CUresult rc = cuGraphCreate(&own, 0);
+  if (rc != CUDA_SUCCESS) return rc;
+  rc = add(&launch, own, nullptr, 0, p);
+  if (rc == CUDA_SUCCESS) rc = add_child()(node, graph, before, n, own);
+  cuGraphDestroy(own);
+  return rc;
 }
 
 // A kernel's launch, with the values of its parameters.
@@ -434,7 +473,7 @@ void Record::place(const std::vector<array>& between) {
 void Record::instantiate() {
   DRIVER(cuGraphCreate, "cuGraphCreate");
   DRIVER(cuGraphInstantiateWithFlags, "cuGraphInstantiateWithFlags");
-  static auto* add = driver<CUresult(CUgraphNode*, CUgraph, const CUgraphNode*, size_t, const CUDA_KERNEL_NODE_PARAMS*)>("cuGraphAddKernelNode_v2");
+  static auto* add = driver<AddKernel>("cuGraphAddKernelNode_v2");
   static auto* set = driver<CUresult(CUgraphExec, CUgraphNode, const CUDA_KERNEL_NODE_PARAMS*)>("cuGraphExecKernelNodeSetParams_v2");
   static auto* join = driver<CUresult(CUgraph, const CUgraphNode*, const CUgraphNode*, const CUgraphEdgeData*, size_t)>("cuGraphAddDependencies_v2");
   if (!cuGraphCreate || !cuGraphInstantiateWithFlags || !add || !set) refuse("the driver lacks graphs");
@@ -572,11 +611,14 @@ extern "C" {
 
 __attribute__((visibility("default"))) CUresult CUDAAPI
 cuGraphAddKernelNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* before, size_t n, const CUDA_KERNEL_NODE_PARAMS* p) {
-  static auto* real = driver<CUresult(CUgraphNode*, CUgraph, const CUgraphNode*, size_t, const CUDA_KERNEL_NODE_PARAMS*)>("cuGraphAddKernelNode_v2");
+  static auto* real = driver<AddKernel>("cuGraphAddKernelNode_v2");
   if (!real) return CUDA_ERROR_NOT_INITIALIZED;
   if (recording && p) recording->emplace_back(*p);
-  return real(node, graph, before, n, p);
+  return p && clustered(p->func) ? apart(real, node, graph, before, n, p) : real(node, graph, before, n, p);
 }
+
+// gf_clusters is 1 where kernels may ask for clusters of two blocks.
+__attribute__((visibility("default"))) int gf_clusters(void) { return attribute(CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH) > 0 && add_child() != nullptr; }
 
 // gf_record evaluates out, arrays made of in, and records the kernels; the results
 // are given as gf_record_run gives them. It is null where that is refused, why says

@@ -1,5 +1,6 @@
 // Runs the text of a CUDA or Metal kernel on the CPU: every thread of a block is
 // a user context, which yields where threads wait for each other. Slow, exact.
+// The two blocks of a cluster run together; what they do not share is dynamic memory.
 #include <math.h>
 #include <setjmp.h>
 #include <stdint.h>
@@ -44,8 +45,9 @@ typedef bfloat16 __nv_bfloat16;
 typedef bfloat16 bfloat16_t;
 struct Shape { int32_t v[10]; int operator[](int i) const { return v[i]; } };
 
-// The threads of a block.
+// The threads of a block, or of all blocks of a cluster.
 static uint3 threadIdx, blockIdx, blockDim, gridDim;
+static int cluster = 1; // its number of blocks, along x
 #define thread_position_in_threadgroup threadIdx
 #define threadgroup_position_in_grid blockIdx
 static int current, threads;
@@ -62,13 +64,17 @@ struct barrier {
     if (alive > 0 && arrived == alive) { arrived = 0; generation++; }
   }
 };
-static barrier block;
+static int rank_of(int i) { return i / (threads / cluster); }
+static barrier blocks[2], pair;
+static barrier& own_block() { return blocks[rank_of(current)]; }
 static barrier warp[MOST / 32];
 static u32 exchange[32][32][16];
 
 static void resume(int i) {
   current = i;
-  threadIdx = {i % blockDim.x, i / blockDim.x % blockDim.y, i / (blockDim.x * blockDim.y)};
+  const int in = i % (threads / cluster);
+  threadIdx = {in % blockDim.x, in / blockDim.x % blockDim.y, in / (blockDim.x * blockDim.y)};
+  blockIdx.x = blockIdx.x / cluster * cluster + rank_of(i);
 }
 static void give_way() {
   const int me = current;
@@ -97,7 +103,7 @@ template <class T> static T from_lane(T v, int lane) {
 #define __forceinline__ inline
 #define __shared__ static
 #define __align__(n) __attribute__((aligned(n)))
-static void __syncthreads() { wait(block); }
+static void __syncthreads() { wait(own_block()); }
 static void __syncwarp() { warp_wait(); }
 template <class T> static T __shfl_xor_sync(u32, T v, int mask) { return from_lane(v, (current % 32) ^ mask); }
 template <class T> static T __shfl_sync(u32, T v, int lane) { return from_lane(v, lane); }
@@ -130,7 +136,7 @@ static float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 #define threadgroup static
 typedef uint16_t ushort;
 enum mem_flags { mem_threadgroup };
-static void threadgroup_barrier(mem_flags) { wait(block); }
+static void threadgroup_barrier(mem_flags) { wait(own_block()); }
 template <class T> static T simd_shuffle_xor(T v, ushort mask) { return from_lane(v, (current % 32) ^ mask); }
 template <class To, class From> static To as_type(From f) { return bits<To>(f); }
 namespace metal { namespace precise {
@@ -219,7 +225,31 @@ static float* guarded(size_t floats) {
   if (p == MAP_FAILED || mprotect(p + room, guard, PROT_NONE)) { perror("mmap"); exit(2); }
   return (float*)(p + room - bytes);
 }
-#define GF_DYNAMIC(name, size) static float* const name = guarded(size)
+// Each block of a cluster has its own.
+static float* dynamic[2];
+static float* own_memory(float* const* of) {
+  dynamic[0] = of[0], dynamic[1] = of[1];
+  return of[rank_of(current)];
+}
+#define GF_DYNAMIC(name, size) static float* const name##_of[2] = {guarded(size), guarded(size)}; float* const name = own_memory(name##_of)
+
+// Blocks of a cluster: a thread may write to the other's memory when it knows that it
+// has begun.
+static int arrived_at[MOST], meetings[MOST];
+static void gf_arrive() {
+  arrived_at[current] = pair.generation;
+  steps++;
+  if (++pair.arrived == pair.alive) { pair.arrived = 0; pair.generation++; }
+}
+static void gf_meet() {
+  while (pair.generation == arrived_at[current]) give_way();
+  meetings[current]++;
+  steps++;
+}
+static void gf_far4(void* p, int rank, float4 v) {
+  if (!meetings[current]) { fprintf(stderr, "a block writes to the other's memory before it knows that it has begun\n"); exit(2); }
+  *(float4*)((char*)p - (char*)dynamic[rank_of(current)] + (char*)dynamic[rank]) = v;
+}
 template <class T> static T __ldcg(const T* p) { return *p; }
 static void __threadfence() {}
 static int atomicAdd(int* p, int v) { const int old = *p; *p += v; return old; }
@@ -268,14 +298,15 @@ static void** arguments;
 static void entry(int i) {
   for (;;) {
     resume(i);
-    asked[i] = done[i] = groups[i] = 0;
+    asked[i] = done[i] = groups[i] = meetings[i] = 0;
     body(which, arguments);
     if (done[i] != asked[i]) { fprintf(stderr, "thread %d of a block ends with copies on their way\n", i); exit(2); }
     if (overlaps && !waited[i]) { fprintf(stderr, "thread %d of a block ends without gf_wait()\n", i); exit(2); }
     ended[i] = 1;
     steps++;
     warp[i / 32].leave();
-    block.leave();
+    own_block().leave();
+    pair.leave();
     give_way();
   }
 }
@@ -312,11 +343,11 @@ static void fault(int, siginfo_t* info, void*) {
   _exit(2);
 }
 
-// Input, again and again: which kernel, whether it calls gf_wait(), grid and block
-// in threads, the number of arrays, and for each its shape in 10 words, whether it
-// is an output, whether it may be read before gf_wait(), its number of bytes and,
-// for an input, these. Output: the outputs' bytes, and a word that
-// names an array written behind its end, or −1.
+// Input, again and again: which kernel, whether it calls gf_wait(), how many blocks are
+// a cluster, grid and block in threads, the number of arrays, and for each its shape in
+// 10 words, whether it is an output, whether it may be read before gf_wait(), its number
+// of bytes and, for an input, these. Output: the outputs' bytes, and a word that names an
+// array written behind its end, or −1.
 int main(int argc, char**) {
   at_once = argc > 1;
   stacks = (char*)malloc((size_t)MOST * STACK);
@@ -327,6 +358,7 @@ int main(int argc, char**) {
   sigaction(SIGBUS, &act, 0);
   while (fread(&which, 4, 1, stdin) == 1) {
     overlaps = word();
+    cluster = word();
     int g[3], b[3];
     must_read(g, 12);
     must_read(b, 12);
@@ -363,16 +395,18 @@ int main(int argc, char**) {
       args[2 * i + 1] = &shapes[i];
     }
     arguments = args;
-    threads = b[0] * b[1] * b[2];
-    for (u32 z = 0; z < gridDim.z; z++) for (u32 y = 0; y < gridDim.y; y++) for (u32 x = 0; x < gridDim.x; x++) {
+    threads = b[0] * b[1] * b[2] * cluster;
+    if (gridDim.x % cluster != 0 || threads > MOST) { fprintf(stderr, "blocks do not divide into clusters\n"); exit(2); }
+    for (u32 z = 0; z < gridDim.z; z++) for (u32 y = 0; y < gridDim.y; y++) for (u32 x = 0; x < gridDim.x; x += cluster) {
       blockIdx = {x, y, z};
       memset(ended, 0, sizeof ended);
       memset(waited, 0, sizeof waited);
       if (overlaps) set_open(false);
       ahead = barrier();
       ahead.alive = threads;
-      block = barrier();
-      block.alive = threads;
+      pair = barrier();
+      pair.alive = threads;
+      for (int i = 0; i < cluster; i++) blocks[i] = barrier(), blocks[i].alive = threads / cluster;
       for (int i = 0; i < MOST / 32; i++) warp[i] = barrier();
       for (int i = 0; i < threads; i++) warp[i / 32].alive++;
       for (int left = threads; left > 0;) {
