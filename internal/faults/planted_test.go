@@ -204,8 +204,13 @@ var plantedBelow = []fault{
 	},
 	{
 		"a part of a row's attention is left out", "internal/kernels/attentiontext.go",
-		"share[k] > 0 ?", "share[k] > 0 && p < SPLITS - 1 ?",
+		"if (share[k] > 0) a += ", "if (share[k] > 0 && warp * Q + k < SPLITS - 1) a += ",
 		"./internal/kernels", "TestKernels",
+	},
+	{
+		"what was never written is taken for a part of a row's attention", "internal/kernels/attentiontext.go",
+		"if (share[k] > 0) a += ", "a += ",
+		"./internal/kernels", "TestAttention",
 	},
 	{
 		"a panic in a function passes through MLX", "mlx/function.go",

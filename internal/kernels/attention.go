@@ -23,7 +23,11 @@ const (
 
 // attentionMemory is the bytes of shared memory that attentionText needs.
 func (d HeadsShape) attentionMemory() int {
-	return attentionStages * 2 * attentionTile * (d.Dim + 8) * 2
+	keys, values := d.Dim, d.Dim+8
+	if d.Dim%64 == 0 {
+		keys += 32
+	}
+	return attentionStages * attentionTile * (keys + values) * 2
 }
 
 // attends says that the text fits: every query head of a group has its warp, and

@@ -22,24 +22,30 @@ return (unsigned)*(const unsigned short*)&x | (unsigned)*(const unsigned short*)
 // through a ring of STAGES in shared memory, of which all but one are on their way. The
 // first tile is asked for before the position is known, if the cache has it.
 //
+// Lane (g, t) takes the eight features of 32 that begin at 8t, of rows g and g+8 of the
+// queries and of key g: the order of features is the same on both sides, which is all
+// that a product needs. Where keys lie an odd number of 64 bytes apart, the lanes' reads
+// of them fall into different banks.
+//
 // Which keys lie together does not depend on where the block ends, and a key that a
 // row does not see adds an exact zero: so a row has the same bits in any block. Row r
 // sees the keys up to its own position, or, not causal, up to the block's last; with
 // a WINDOW, not those that lie WINDOW or more positions before it. Parts leave unnormalised sums and, for
 // each, the greatest score and the sum of weights, in powers of two.
 const attentionText = `
-constexpr int GQ = HQ / HK, P = D + 8, NTH = GQ * 32;
-GF_DYNAMIC(memory, STAGES * BK * P);
+constexpr int GQ = HQ / HK, NTH = GQ * 32;
+constexpr int PK = D + (D % 64 == 0 ? 32 : 0), PV = D + 8, TILE = BK * (PK + PV);
+GF_DYNAMIC(memory, STAGES * TILE / 2);
 const int lane = tid & 31, warp = tid >> 5, g = lane >> 2, t = lane & 3;
 const int part = bid, kh = blockIdx.y, head = kh * GQ + warp;
 const int rows = q_shape[2], capacity = keys_shape[2];
 const auto fetch = [&](int tile, int slot) {
   const size_t o = ((size_t)kh * capacity + (size_t)tile * BK) * D;
-  __nv_bfloat16* to = (__nv_bfloat16*)memory + slot * (2 * BK * P);
+  __nv_bfloat16* to = (__nv_bfloat16*)memory + slot * TILE;
   for (int i = tid; i < BK * D / 8; i += NTH) {
     const int r = i / (D / 8), c = (i - r * (D / 8)) * 8;
-    gf_ask16(to + r * P + c, keys + o + r * D + c, true);
-    gf_ask16(to + (BK + r) * P + c, values + o + r * D + c, true);
+    gf_ask16(to + r * PK + c, keys + o + r * D + c, true);
+    gf_ask16(to + BK * PK + r * PV + c, values + o + r * D + c, true);
   }
 };
 const bool ahead = WINDOW == 0 && (part + 1) * BK <= capacity;
@@ -55,9 +61,12 @@ for (int i = 0; i < D / 8; i++) { acc[i][0] = 0; acc[i][1] = 0; acc[i][2] = 0; a
 const __nv_bfloat16* q0 = q + ((size_t)head * rows + g) * D;
 const __nv_bfloat16* q1 = q0 + (size_t)8 * D;
 #pragma unroll
-for (int i = 0; i < D / 16; i++) {
-  qa[i][0] = g < rows ? GF_UINT(q0 + i * 16 + 2 * t) : 0; qa[i][1] = g + 8 < rows ? GF_UINT(q1 + i * 16 + 2 * t) : 0;
-  qa[i][2] = g < rows ? GF_UINT(q0 + i * 16 + 2 * t + 8) : 0; qa[i][3] = g + 8 < rows ? GF_UINT(q1 + i * 16 + 2 * t + 8) : 0;
+for (int i = 0; i < D / 32; i++) {
+  uint4 a = make_uint4(0, 0, 0, 0), b = a;
+  if (g < rows) a = *(const uint4*)(q0 + i * 32 + 8 * t);
+  if (g + 8 < rows) b = *(const uint4*)(q1 + i * 32 + 8 * t);
+  qa[2 * i][0] = a.x; qa[2 * i][1] = b.x; qa[2 * i][2] = a.y; qa[2 * i][3] = b.y;
+  qa[2 * i + 1][0] = a.z; qa[2 * i + 1][1] = b.z; qa[2 * i + 1][2] = a.w; qa[2 * i + 1][3] = b.w;
 }
 const float scale = GF_FLOAT(SCALE) * 1.44269504f;
 if (!ahead && from < to) fetch(from, 0);
@@ -74,16 +83,20 @@ for (int tile = from; tile < to; tile += SPLITS) {
   __syncthreads();
   if (tile + (STAGES - 1) * SPLITS < to) fetch(tile + (STAGES - 1) * SPLITS, (slot + STAGES - 1) % STAGES);
   gf_copies_end();
-  const __nv_bfloat16* ks = (const __nv_bfloat16*)memory + slot * (2 * BK * P);
-  const __nv_bfloat16* vs = ks + BK * P;
+  const __nv_bfloat16* ks = (const __nv_bfloat16*)memory + slot * TILE;
+  const __nv_bfloat16* vs = ks + BK * PK;
   slot = (slot + 1) % STAGES;
   float s[BK / 8][4];
   #pragma unroll
   for (int j = 0; j < BK / 8; j++) {
     s[j][0] = 0; s[j][1] = 0; s[j][2] = 0; s[j][3] = 0;
-    const __nv_bfloat16* k = ks + (j * 8 + g) * P;
+    const __nv_bfloat16* k = ks + (j * 8 + g) * PK;
     #pragma unroll
-    for (int i = 0; i < D / 16; i++) gf_mma(s[j], qa[i], GF_UINT(k + i * 16 + 2 * t), GF_UINT(k + i * 16 + 2 * t + 8));
+    for (int i = 0; i < D / 32; i++) {
+      const uint4 f = *(const uint4*)(k + i * 32 + 8 * t);
+      gf_mma(s[j], qa[2 * i], f.x, f.y);
+      gf_mma(s[j], qa[2 * i + 1], f.z, f.w);
+    }
   }
   float n0 = m0, n1 = m1;
   #pragma unroll
@@ -117,7 +130,7 @@ for (int tile = from; tile < to; tile += SPLITS) {
   #pragma unroll
   for (int j = 0; j < BK / 16; j++) {
     const unsigned p[4] = {GF_PAIR(s[2 * j][0], s[2 * j][1]), GF_PAIR(s[2 * j][2], s[2 * j][3]), GF_PAIR(s[2 * j + 1][0], s[2 * j + 1][1]), GF_PAIR(s[2 * j + 1][2], s[2 * j + 1][3])};
-    const __nv_bfloat16* v = vs + (j * 16 + (lane & 15)) * P + (lane >> 4) * 8;
+    const __nv_bfloat16* v = vs + (j * 16 + (lane & 15)) * PV + (lane >> 4) * 8;
     #pragma unroll
     for (int i = 0; i < D / 16; i++) {
       unsigned r[4];
@@ -144,12 +157,21 @@ for (int i = 0; i < D / 8; i++) {
 
 // joinText puts the parts together, in a fixed order, and through the gates where
 // the layer has them. A block does one head of one row, each of its 4 warps a
-// quarter of the parts, all of which are on their way before the first is needed.
+// quarter of the parts, all of which are on their way before the first is needed. AHEAD
+// asks for them before it is known which were written; the others' numbers are not used.
 const joinText = `
 constexpr int E = D / 32, Q = SPLITS / 4;
+constexpr bool AHEAD = D <= 128; // with more, it was slower
 GF_GROUP float quarter[4 * D];
 const int lane = tid & 31, warp = tid >> 5, unit = bid, units = sums_shape[1] * HQ;
 const int row = unit / HQ, head = unit - row * HQ;
+float v[Q][E], share[Q];
+const auto ask = [&](int k) {
+  #pragma unroll
+  for (int i = 0; i < E; i++) v[k][i] = sums[((size_t)(warp * Q + k) * units + unit) * D + lane + 32 * i];
+};
+#pragma unroll
+for (int k = 0; k < Q; k++) if (AHEAD) ask(k);
 const float m = weights[((size_t)lane * units + unit) * 2], l = weights[((size_t)lane * units + unit) * 2 + 1];
 float gate[(D + 127) / 128];
 for (int i = 0; i < (D + 127) / 128; i++) {
@@ -159,13 +181,10 @@ for (int i = 0; i < (D + 127) / 128; i++) {
 float top = m;
 for (int o = 16; o > 0; o >>= 1) top = fmaxf(top, GF_XOR(top, o));
 const float w = l > 0 ? exp2f(m - top) : 0.0f;
-float v[Q][E], share[Q];
 #pragma unroll
 for (int k = 0; k < Q; k++) {
-  const int p = warp * Q + k;
-  share[k] = __shfl_sync(0xffffffffu, w, p);
-  #pragma unroll
-  for (int i = 0; i < E; i++) v[k][i] = share[k] > 0 ? sums[((size_t)p * units + unit) * D + lane + 32 * i] : 0.0f;
+  share[k] = __shfl_sync(0xffffffffu, w, warp * Q + k);
+  if (!AHEAD && share[k] > 0) ask(k);
 }
 float total = w * l;
 for (int o = 16; o > 0; o >>= 1) total += GF_XOR(total, o);
@@ -173,7 +192,7 @@ for (int o = 16; o > 0; o >>= 1) total += GF_XOR(total, o);
 for (int i = 0; i < E; i++) {
   float a = 0;
   #pragma unroll
-  for (int k = 0; k < Q; k++) a += share[k] * v[k][i];
+  for (int k = 0; k < Q; k++) if (share[k] > 0) a += share[k] * v[k][i];
   quarter[warp * D + lane + 32 * i] = a;
 }
 GF_SYNC();
