@@ -52,7 +52,10 @@ const (
 // wideTiling is for more outputs than those blocks make.
 var wideTiling = denseTiling{8, 3, denseWide}
 
-// memory is the most that tilings of a kind take, on a device that has so much.
+// memory is what a launch of a kind is given: the most that its tilings take, on a
+// device that has so much. Of pairs that is more than half of a multiprocessor's:
+// launches overlap, and two blocks of one would else lie on the same multiprocessor,
+// while others have none.
 func (k denseKind) memory(gpu mlx.GPU) int {
 	switch k {
 	case denseWide:
@@ -129,6 +132,7 @@ func denseSpec(gpu mlx.GPU, k denseKind) mlx.KernelSpec {
 			Source: cudaIndex + compact(denseText),
 		},
 		SharedMemory: k.memory(gpu),
+		Overlaps:     k != denseAlone, // of which two could lie on one multiprocessor
 		Fallback:     composeDense,
 	}
 }

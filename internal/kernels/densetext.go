@@ -43,9 +43,8 @@ asm volatile("cp.async.cg.shared.global.L2::%dB [%%0],[%%1],16;" :: "r"((unsigne
 // around it in a layer, as in chainText: NORM, SILU, RES, SQ.
 //
 // A block of 4 warps makes ROWS = 8·NT outputs from all columns, or, as one of a PAIR,
-// twice as many from half of them, so that x is read half as often: then each block
-// gives its sums of half of the outputs to the other, through shared memory, and
-// finishes OWN. The warps share a block's columns, 32 at a time, so nothing is read
+// from half of them, so that x is read half as often: then each block gives its sums of
+// half of the outputs to the other, through shared memory, and finishes OWN. The warps share a block's columns, 32 at a time, so nothing is read
 // twice in a block and no warp waits for another before the end; then their sums are
 // added in shared memory in a fixed order, and no row of y depends on the number of rows.
 //
@@ -66,22 +65,27 @@ constexpr int SHARED = D * (TILES * 128 + 32) * 4;
 GF_DYNAMIC(shared, SHARED + (PAIR ? 16 * PARTS * OWN : 0));
 float4* other = (float4*)(shared + SHARED); // the other block's sums of OWN
 __shared__ float inverse[16];
-gf_wait();
 uint4* own = (uint4*)shared + tid;
 uint4* norms = (uint4*)shared + D * TILES * 128 + warp * 8;
 const __nv_bfloat16* wr = w + (size_t)(tile * ROWS + g) * K + rank * COLUMNS + warp * 32 + t * 8;
-const __nv_bfloat16* xr = x + (size_t)g * K + rank * COLUMNS + warp * 32 + t * 8;
 const float* nr = norm + rank * COLUMNS + warp * 32 + lane * 4;
-auto fetch = [&](int at, int slot) {
+auto ask_weights = [&](int at, int slot) {
   if (at < STEPS) {
     const int c = at * 128;
-    uint4* to = own + slot * TILES * 128;
     if (NORM && lane < 8) gf_copy(norms + slot * 32 + lane, nr + c);
-    if (g < rows) gf_copy(to + NT * 128, xr + c);
-    if (g + 8 < rows) gf_copy(to + (NT + 1) * 128, xr + 8 * K + c);
     #pragma unroll
-    for (int j = 0; j < NT; j++) gf_copy(to + j * 128, wr + (size_t)j * 8 * K + c);
+    for (int j = 0; j < NT; j++) gf_copy(own + (slot * TILES + j) * 128, wr + (size_t)j * 8 * K + c);
   }
+};
+// While the launch before ends there is time for the first stages' weights.
+#pragma unroll
+for (int i = 0; i < D - 1; i++) ask_weights(i, i);
+gf_wait();
+const __nv_bfloat16* xr = x + (size_t)g * K + rank * COLUMNS + warp * 32 + t * 8;
+auto ask_x = [&](int at, int slot) {
+  const int c = at * 128;
+  if (at < STEPS && g < rows) gf_copy(own + (slot * TILES + NT) * 128, xr + c);
+  if (at < STEPS && g + 8 < rows) gf_copy(own + (slot * TILES + NT + 1) * 128, xr + 8 * K + c);
   gf_copies_end();
 };
 // Thread 8m + i has every eighth four of row m, before the product and after it.
@@ -101,7 +105,7 @@ for (int i = 0; i < TURNS; i++) {
   if (RES && m < rows && n0 + i * 32 < OWN) res[i] = *(const uint2*)(residual + (size_t)m * N + bid * OWN + n0 + i * 32);
 }
 #pragma unroll
-for (int i = 0; i < D - 1; i++) fetch(i, i);
+for (int i = 0; i < D - 1; i++) ask_x(i, i);
 float i0 = 0, i1 = 0;
 if (NORM) {
   float v = 0;
@@ -122,7 +126,8 @@ int slot = 0, empty = D - 1;
 for (int at = 0; at < STEPS; at++) {
   gf_copies_wait<D - 2>();
   if (NORM) __syncwarp();
-  fetch(at + D - 1, empty);
+  ask_weights(at + D - 1, empty);
+  ask_x(at + D - 1, empty);
   const uint4* in = own + slot * TILES * 128;
   uint4 a = make_uint4(0, 0, 0, 0), b = a;
   if (g < rows) a = in[NT * 128];
