@@ -241,7 +241,7 @@ func chainSpec(gpu mlx.GPU, wide bool) mlx.KernelSpec {
 		Outputs: []string{"y", "parts", "squares"},
 		// Metal's own product of few rows reads each weight once; CUDA's does not.
 		CUDA: mlx.KernelSource{
-			Header: compact(cudaHeader) + compact(q4Macros) + compact(mmaHeader) + compact(copyHeader) + compact(attentionMacros) + compact(chainMacros) + compact(bounds),
+			Header: compact(cudaHeader) + compact(q4Macros) + compact(mmaHeader) + compact(copyHeader) + compact(onceHeader) + compact(attentionMacros) + compact(chainMacros) + compact(bounds),
 			Source: cudaIndex + compact(chainText),
 		},
 		SharedMemory: gpu.SharedMemory,

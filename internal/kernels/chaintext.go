@@ -14,6 +14,20 @@ const (
 `
 )
 
+// onceHeader asks for what no block asks for again: the second cache gives its place
+// away first, and keeps activations, keys and the kernels themselves instead, past
+// which the weights of every layer stream.
+const onceHeader = `
+__device__ __forceinline__ unsigned long long gf_once() {
+unsigned long long policy;
+asm("createpolicy.fractional.L2::evict_first.b64 %0,1.0;" : "=l"(policy));
+return policy;
+}
+__device__ __forceinline__ void gf_ask16_once(void* to, const void* from, bool there, unsigned long long once) {
+asm volatile("{.reg .pred p;setp.ne.b32 p,%2,0;@p cp.async.cg.shared.global.L2::cache_hint [%0],[%1],16,%3;}" :: "r"((unsigned)__cvta_generic_to_shared(to)), "l"(from), "r"((int)there), "l"(once));
+}
+`
+
 // chainText is a product of up to 16 rows with weights in 4 bits, affine in groups
 // of 64, and what stands around it in a layer:
 //
@@ -73,16 +87,17 @@ const unsigned* w2 = w + (size_t)(first * 16 + lane / 4) * (K / 8) + from * 8 + 
 const __nv_bfloat16* sb = (lane < 16 ? scales : biases) + (size_t)(first * 16 + lane % 16) * G + from;
 // piece asks for part e of a stage: four or eight rows of weights, or all scales and
 // biases. The compiler may move it among reads of other stages.
+const unsigned long long once = gf_once();
 constexpr int PIECES = FOURS * 4 + TWO * 2 + 1;
 auto piece = [&](int i, int e, bool there) {
   uint4* to = ring + (i % STAGES * W + warp) * STAGE;
   const int left = N % 16 == 0 ? 15 : N - 1 - (first + i) * 16;
   if (e < FOURS * 4) {
     const int r = e % 4 * 4, a = e / 4, back = N % 16 == 0 ? 0 : max(r + lane / 8 - left, 0);
-    gf_ask16(to + (lane / 8 + r) * LINE + lane % 8 + a * 8, w4 + a * 32 + (r - back) * (K / 8), there);
+    gf_ask16_once(to + (lane / 8 + r) * LINE + lane % 8 + a * 8, w4 + a * 32 + (r - back) * (K / 8), there, once);
   } else if (e < PIECES - 1) {
     const int r = (e - FOURS * 4) * 8, back = N % 16 == 0 ? 0 : max(r + lane / 4 - left, 0);
-    gf_ask16(to + (lane / 4 + r) * LINE + lane % 4 + FOURS * 8, w2 + (r - back) * (K / 8), there);
+    gf_ask16_once(to + (lane / 4 + r) * LINE + lane % 4 + FOURS * 8, w2 + (r - back) * (K / 8), there, once);
   } else {
     unsigned* ss = (unsigned*)(to + lane % 16 * LINE + 2 * GW) + lane / 16 * (GW / 2);
     const __nv_bfloat16* p = sb - (N % 16 == 0 ? 0 : max(lane % 16 - left, 0) * G);

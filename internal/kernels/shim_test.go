@@ -91,7 +91,7 @@ func function(spec mlx.KernelSpec, src mlx.KernelSource, c call) string {
 	var b, args strings.Builder
 	// The shim's threadgroup makes a variable static, which a cast cannot be.
 	header := strings.ReplaceAll(src.Header, "threadgroup float4", "float4")
-	for _, own := range []string{overlapHeader, denseHeader(2, 256, false), denseHeader(3, 128, false), denseHeader(2, 256, true), pairHeader, aloneHeader, mmaHeader, loadHeader, q4Header, q4WideHeader, streamHeader, upHeader, downHeader, groupHeader, copyHeader, chunkHeader} { // the shim has its own
+	for _, own := range []string{overlapHeader, denseHeader(2, 256, false), denseHeader(3, 128, false), denseHeader(2, 256, true), pairHeader, aloneHeader, mmaHeader, loadHeader, q4Header, q4WideHeader, streamHeader, upHeader, downHeader, groupHeader, copyHeader, onceHeader, chunkHeader} { // the shim has its own
 		header = strings.ReplaceAll(header, compact(own), "")
 	}
 	b.WriteString(header)
