@@ -44,9 +44,10 @@ asm volatile("cp.async.cg.shared.global.L2::%dB [%%0],[%%1],16;" :: "r"((unsigne
 //
 // A block of 4 warps makes ROWS = 8·NT outputs from all columns, or, as one of a PAIR,
 // from half of them, so that x is read half as often: then each block gives its sums of
-// half of the outputs to the other, through shared memory, and finishes OWN. The warps share a block's columns, 32 at a time, so nothing is read
-// twice in a block and no warp waits for another before the end; then their sums are
-// added in shared memory in a fixed order, and no row of y depends on the number of rows.
+// half of the outputs to the other, through shared memory, and finishes OWN. The warps
+// share a block's columns, 32 at a time, so nothing is read twice in a block and no warp
+// waits for another before the end; then their sums are added in shared memory in a
+// fixed order, and no row of y depends on the number of rows.
 //
 // Weights, x and the norm's weights are on their way to a ring of D stages in shared
 // memory long before they are needed: memory is as fast as there are bytes asked for.

@@ -30,8 +30,9 @@ void gf_record_load(void *lib) {
   find(lib, "gf_clusters", &clusters);
 }
 
-int gf_cluster_launches(void) { return gf_on_worker() && clusters && clusters(); }
 int gf_records(void) { return record && look && count && size && again && drop; }
+
+int gf_cluster_launches(void) { return gf_on_worker() && clusters && clusters(); }
 
 uintptr_t gf_record_make(const gf_h *in, size_t n_in, const gf_h *out, size_t n_out, gf_h st, gf_h *results) {
   if (gf_on_worker() && gf_records()) return (uintptr_t)record(in, n_in, out, n_out, st, results, why, sizeof why);

@@ -31,10 +31,10 @@
  * its blocks may start while that one still runs.
  *
  * Clusters. MLX updates graphs that it has instantiated to others of the same form, and
- * the driver then keeps the clusters of the function that stood in a node's place: the
- * new one runs with wrong blocks. So a launch whose function asks for clusters goes to MLX's
- * graph as a graph of its own, which no update turns into a plain launch, or back: MLX
- * instantiates anew then. All such functions here ask for clusters of two.
+ * the driver lets it, but the new function does not get its own clusters: it computes
+ * nonsense, or ends the context. So a launch whose function asks for clusters goes into
+ * MLX's graph as a graph of its own, which no update turns into a plain launch, or back;
+ * MLX instantiates anew then. All such functions ask for clusters of two.
  *
  * All functions are for the thread that owns MLX. None throws.
  *
