@@ -44,7 +44,6 @@ func (d HeadsShape) attentionSpec() mlx.KernelSpec {
 		// Metal's own attention of few rows takes a mask and is as fast.
 		CUDA:         mlx.KernelSource{Header: compact(cudaHeader) + compact(mmaHeader) + compact(loadHeader) + compact(copyHeader) + compact(attentionMacros), Source: cudaWaits + compact(attentionText)},
 		SharedMemory: d.attentionMemory(),
-		Overlaps:     true,
 		Fallback:     d.attendParts,
 	}
 }

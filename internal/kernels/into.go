@@ -26,8 +26,7 @@ func (d HeadsShape) intoSpec() mlx.KernelSpec {
 		Inputs:  []string{"q", "k", "v", "q_norm", "k_norm", "position", "inv_freq", "k_cache", "v_cache", "base"},
 		Outputs: []string{"queries", "done"},
 		// Metal's update of a slice works in place.
-		CUDA:     cuda(intoText),
-		Overlaps: true,
+		CUDA: cuda(intoText),
 		// It computes the outputs alone: where the kernel failed, Into says so.
 		Fallback: func(s *mlx.Scope, in []mlx.Array, l mlx.Launch) []mlx.Array {
 			q, k, _ := d.compose(s, in, l)

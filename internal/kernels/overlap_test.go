@@ -25,7 +25,7 @@ var readEarly = map[string][]string{
 }
 
 // overlap are the kernels whose launches do.
-var overlap = []string{"godflash_q4", "godflash_q4_wide", "godflash_dense_wide", "godflash_dense_pair", "godflash_heads_into", "godflash_attention"}
+var overlap = []string{"godflash_q4", "godflash_q4_wide", "godflash_dense_wide", "godflash_dense_pair"}
 
 func truth(v bool) int {
 	if v {

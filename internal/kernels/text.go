@@ -51,9 +51,8 @@ const (
 // alone, and takes it that the ones before have ended too. Before gf_wait() nothing
 // is written, and only weights are read: arrays that were made when the model was
 // loaded. Both do nothing in an ordinary launch, and gf_wait() does nothing in a launch
-// that does not overlap: those with [mlx.KernelSpec]'s Overlaps do, products in chains
-// and what leads to attention, which an H200 measured faster so; all others it measured
-// no faster, or slower.
+// that does not overlap: those with [mlx.KernelSpec]'s Overlaps do, products in chains,
+// which an H200 measured faster so; all others it measured no faster, or slower.
 const overlapHeader = `
 #if __CUDA_ARCH__ >= 900
 __device__ __forceinline__ void gf_next() { asm volatile("griddepcontrol.launch_dependents;"); }
