@@ -6,8 +6,6 @@ const (
 	// pastDecay, slowDecay and fastDecay are what an observation still weighs
 	// after the next one, ageDecay what a fast one does after a plain token.
 	pastDecay, slowDecay, fastDecay, ageDecay = 0.98, 0.98, 0.7, 0.98
-	// firstGuess is the acceptance of a drafter nothing is known of.
-	firstGuess = 0.85
 	// slowPull and fastPull are the weights, in trials, of the guess that a
 	// position is like the one before it.
 	slowPull, fastPull = 2, 1
@@ -39,12 +37,13 @@ func (c counts) scaled(most, pull float64) counts {
 	return out
 }
 
-func (c counts) record(drafted, accepted int, decay float64) {
-	c.fade(decay)
+// record takes a cycle's drafts, which weigh w.
+func (c counts) record(drafted, accepted int, decay, w float64) {
+	c.fade(math.Pow(decay, w))
 	for i := range min(drafted, accepted+1) {
-		c.tried[i]++
+		c.tried[i] += w
 		if i < accepted {
-			c.right[i]++
+			c.right[i] += w
 		}
 	}
 }
@@ -62,18 +61,40 @@ func (c counts) at(i int, before float64) float64 {
 	return (c.right[i] + c.pull*before) / (c.tried[i] + c.pull)
 }
 
-// mixture predicts by two models, one that forgets slowly and is exact while
-// the text stays as it is, and one that forgets fast. What each predicted of
-// the last cycles decides how much it counts (Herbster and Warmuth, Tracking
+// Kinds of texts: those that the drafter knows, and those that it does not. Which a
+// text is has to be found out, and what was seen of the others of its kind says more
+// of it than the average of all.
+const (
+	knownText = iota
+	unknownText
+	textKinds
+)
+
+// firstGuess is the acceptance of a kind of which nothing has been seen, firstTexts
+// the number of texts of it that are taken to have been.
+var firstGuess, firstTexts = [textKinds]float64{0.85, 0.2}, [textKinds]float64{1, 0.05}
+
+// mixture predicts by models of each kind of text: one that forgets slowly and is
+// exact while the text stays as it is, and one that forgets fast. What each predicted
+// of the last cycles decides how much it counts (Herbster and Warmuth, Tracking
 // the Best Expert, 1998).
 type mixture struct {
-	models [2]counts
-	weight [2]float64
+	models [2 * textKinds]counts // of each kind the slow one and the fast one
+	weight [2 * textKinds]float64
 }
 
-func newMixture(past counts) mixture {
-	return mixture{models: [2]counts{past.scaled(4, slowPull), past.scaled(1, fastPull)}, weight: [2]float64{0.5, 0.5}}
+func newMixture(past [textKinds]counts, texts [textKinds]float64) mixture {
+	var m mixture
+	for kind := range textKinds {
+		m.models[2*kind], m.models[2*kind+1] = past[kind].scaled(4, slowPull), past[kind].scaled(1, fastPull)
+		w := texts[kind] / (texts[knownText] + texts[unknownText])
+		m.weight[2*kind], m.weight[2*kind+1] = w/2, w/2
+	}
+	return m
 }
+
+// kind is the probability that the text is of a kind.
+func (m *mixture) kind(kind int) float64 { return m.weight[2*kind] + m.weight[2*kind+1] }
 
 func (m *mixture) record(drafted, accepted int) {
 	sum := 0.0
@@ -91,25 +112,41 @@ func (m *mixture) record(drafted, accepted int) {
 		sum += m.weight[k]
 	}
 	for k := range m.models {
-		m.weight[k] = share/2 + (1-share)*m.weight[k]/sum
+		m.weight[k] = share/float64(len(m.models)) + (1-share)*m.weight[k]/sum
+		m.models[k].record(drafted, accepted, [2]float64{slowDecay, fastDecay}[k%2], 1)
 	}
-	m.models[0].record(drafted, accepted, slowDecay)
-	m.models[1].record(drafted, accepted, fastDecay)
 }
 
 // age is what a plain token does to the evidence.
-func (m *mixture) age() { m.models[1].fade(ageDecay) }
+func (m *mixture) age() {
+	for kind := range textKinds {
+		m.models[2*kind+1].fade(ageDecay)
+	}
+}
 
 // guess is what a model thinks of the first draft without evidence of its own.
 func (m *mixture) guess(k int) float64 {
-	if k == 0 {
-		return firstGuess
+	if k%2 == 0 {
+		return firstGuess[k/2]
 	}
-	return m.models[0].at(0, firstGuess)
+	return m.models[k-1].at(0, firstGuess[k/2])
 }
 
 // tokens is the number of tokens that a block of rows gives, on average.
 func (m *mixture) tokens(rows int) float64 { return m.tokensIf(rows, rows, 0) }
+
+// tokensOf is tokens if the text is of a kind.
+func (m *mixture) tokensOf(kind, rows int) float64 {
+	only := *m
+	for k := range only.weight {
+		if k/2 != kind {
+			only.weight[k] = 0
+		} else {
+			only.weight[k] /= m.kind(kind)
+		}
+	}
+	return only.tokens(rows)
+}
 
 // tokensIf is tokens where drafts from position from on, from 1, are accepted
 // with probability p at least.

@@ -8,6 +8,10 @@
 // probability that draft i is right when those before it are; the number of
 // rows with the largest quotient of tokens and cost is the choice.
 //
+// Texts are of two kinds, known to the drafter or not, each with an acceptance of its
+// own. Where both have been seen and the unknown ones are better left plain, a text
+// begins with short blocks, until they have told which it is.
+//
 // Cycles that serve to learn something cost time. That cost is bounded: it is
 // paid from an allowance that grows with the time spent, by Share of it.
 package controller
@@ -34,6 +38,15 @@ const (
 	// patience is the number of cycles in which an exploration, or a plain step's
 	// duration, must come back.
 	patience = 4
+	// settles is the number of rows that tells whether a text is known.
+	settles = 4
+	// risk is by how many plain steps a longer block must cost more than that one, to
+	// wait for what it tells.
+	risk = 0.25
+	// doubt is the probability below which a kind of text is left out of account.
+	doubt = 0.03
+	// textDecay is what a text still weighs after the next one.
+	textDecay = 0.9
 )
 
 // Options are the choices of New.
@@ -51,14 +64,15 @@ type Options struct {
 type Controller struct {
 	mu    sync.Mutex
 	costs costs
-	past  counts
-	spare float64 // seconds that exploring may cost, negative when overdrawn
-	began bool    // the allowance was given
+	past  [textKinds]counts
+	texts [textKinds]float64 // how many of a kind there were, older ones weighing less
+	spare float64            // seconds that exploring may cost, negative when overdrawn
+	began bool               // the allowance was given
 }
 
 // New makes a controller that has seen nothing.
 func New(o Options) *Controller {
-	return &Controller{costs: newCosts(ladder(o.Block), o.SkipFirst), past: newCounts(o.Block-1, slowPull)}
+	return &Controller{costs: newCosts(ladder(o.Block), o.SkipFirst), past: [textKinds]counts{newCounts(o.Block-1, slowPull), newCounts(o.Block-1, slowPull)}, texts: firstTexts}
 }
 
 // ladder is the numbers of rows in use: powers of two, and the block. Few, since
@@ -75,19 +89,26 @@ func ladder(block int) []int {
 type Run struct {
 	c     *Controller
 	model mixture
-	wait  int // tokens between explorations of longer blocks
-	since int // tokens since the last
-	probe int // rows of the exploration that is out, 0 for none
-	late  int // cycles recorded since it was chosen
-	plain int // plain cycles chosen because their cost was unknown
-	pause int // plain cycles chosen because no block was better
+	wait  int                // tokens between explorations of longer blocks
+	since int                // tokens since the last
+	probe int                // rows of the exploration that is out, 0 for none
+	late  int                // cycles recorded since it was chosen
+	plain int                // plain cycles chosen because their cost was unknown
+	pause int                // plain cycles chosen because no block was better
+	told  [textKinds]float64 // what it has added to the controller's texts
 }
 
 // Start begins a generation. It starts from what earlier ones have seen.
 func (c *Controller) Start() *Run {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return &Run{c: c, model: newMixture(c.past), wait: firstWait, since: firstWait}
+	r := &Run{c: c, model: newMixture(c.past, c.texts), wait: firstWait, since: firstWait}
+	for kind := range c.texts {
+		c.texts[kind] = firstTexts[kind] + textDecay*(c.texts[kind]-firstTexts[kind])
+	}
+	// What was saved up in a text that the drafter knows is not for the next to spend.
+	c.spare = min(c.spare, startSteps*c.costs.at(1))
+	return r
 }
 
 // Next is the number of rows of the next cycle, at most limit, which is 1 or
@@ -105,6 +126,9 @@ func (r *Run) Next(limit int) int {
 		return 1
 	}
 	best, value := r.best(limit)
+	if best > settles && c.at(best)-c.at(settles) > risk*c.at(1) && r.unsure(limit) {
+		return settles
+	}
 	if r.probe == 0 {
 		r.probe, r.late = r.explore(best, value, limit), 0
 		if r.probe != 0 {
@@ -126,6 +150,22 @@ func (r *Run) best(limit int) (rows int, value float64) {
 		}
 	}
 	return rows, value
+}
+
+// unsure says that the text may be of a kind that is better left plain, and may be of
+// the other. Then a long block is not worth its risk before a short one has told: it
+// would cost a text that is not known more than the short one costs one that is.
+func (r *Run) unsure(limit int) bool {
+	if r.model.kind(knownText) < doubt || r.model.kind(unknownText) < doubt {
+		return false
+	}
+	plain := 1 / r.c.costs.at(1)
+	for _, n := range r.c.costs.rungs[1:] {
+		if n <= limit && r.model.tokensOf(unknownText, n)/r.c.costs.at(n) > plain {
+			return false
+		}
+	}
+	return true
 }
 
 // explore is a number of rows worth trying in place of the best, 0 for none.
@@ -209,7 +249,12 @@ func (r *Run) Record(rows, accepted int, took time.Duration) {
 	}
 	if rows > 1 {
 		r.model.record(rows-1, accepted)
-		r.c.past.record(rows-1, accepted, pastDecay)
+		for kind := range r.c.past {
+			p := r.model.kind(kind)
+			r.c.past[kind].record(rows-1, accepted, pastDecay, p)
+			r.c.texts[kind] = max(r.c.texts[kind]+p-r.told[kind], firstTexts[kind])
+			r.told[kind] = p
+		}
 	} else {
 		r.model.age()
 	}
