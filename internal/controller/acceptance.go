@@ -135,19 +135,6 @@ func (m *mixture) guess(k int) float64 {
 // tokens is the number of tokens that a block of rows gives, on average.
 func (m *mixture) tokens(rows int) float64 { return m.tokensIf(rows, rows, 0) }
 
-// tokensOf is tokens if the text is of a kind.
-func (m *mixture) tokensOf(kind, rows int) float64 {
-	only := *m
-	for k := range only.weight {
-		if k/2 != kind {
-			only.weight[k] = 0
-		} else {
-			only.weight[k] /= m.kind(kind)
-		}
-	}
-	return only.tokens(rows)
-}
-
 // tokensIf is tokens where drafts from position from on, from 1, are accepted
 // with probability p at least.
 func (m *mixture) tokensIf(rows, from int, p float64) float64 {

@@ -9,8 +9,8 @@
 // rows with the largest quotient of tokens and cost is the choice.
 //
 // Texts are of two kinds, known to the drafter or not, each with an acceptance of its
-// own. Where both have been seen and the unknown ones are better left plain, a text
-// begins with short blocks, until they have told which it is.
+// own; which kind a text is, its first drafts tell, and before them how many of either
+// kind there were.
 //
 // Cycles that serve to learn something cost time. That cost is bounded: it is
 // paid from an allowance that grows with the time spent, by Share of it.
@@ -38,13 +38,6 @@ const (
 	// patience is the number of cycles in which an exploration, or a plain step's
 	// duration, must come back.
 	patience = 4
-	// settles is the number of rows that tells whether a text is known.
-	settles = 4
-	// risk is by how many plain steps a longer block must cost more than that one, to
-	// wait for what it tells.
-	risk = 0.25
-	// doubt is the probability below which a kind of text is left out of account.
-	doubt = 0.03
 	// textDecay is what a text still weighs after the next one.
 	textDecay = 0.9
 )
@@ -126,9 +119,6 @@ func (r *Run) Next(limit int) int {
 		return 1
 	}
 	best, value := r.best(limit)
-	if best > settles && c.at(best)-c.at(settles) > risk*c.at(1) && r.unsure(limit) {
-		return settles
-	}
 	if r.probe == 0 {
 		r.probe, r.late = r.explore(best, value, limit), 0
 		if r.probe != 0 {
@@ -150,22 +140,6 @@ func (r *Run) best(limit int) (rows int, value float64) {
 		}
 	}
 	return rows, value
-}
-
-// unsure says that the text may be of a kind that is better left plain, and may be of
-// the other. Then a long block is not worth its risk before a short one has told: it
-// would cost a text that is not known more than the short one costs one that is.
-func (r *Run) unsure(limit int) bool {
-	if r.model.kind(knownText) < doubt || r.model.kind(unknownText) < doubt {
-		return false
-	}
-	plain := 1 / r.c.costs.at(1)
-	for _, n := range r.c.costs.rungs[1:] {
-		if n <= limit && r.model.tokensOf(unknownText, n)/r.c.costs.at(n) > plain {
-			return false
-		}
-	}
-	return true
 }
 
 // explore is a number of rows worth trying in place of the best, 0 for none.

@@ -37,7 +37,7 @@ func TestMixedTexts(t *testing.T) {
 		for _, c := range []struct {
 			n              int
 			unknown, known float64
-		}{{80, 1.065, 1.065}, {300, 1.04, 1.01}} {
+		}{{80, 1.105, 1.055}, {300, 1.04, 1.01}} {
 			for _, p := range []float64{0, 0.3} {
 				t.Run(fmt.Sprintf("%s/%d tokens, unknown %.1f", name, c.n, p), func(t *testing.T) {
 					k, u := mixed(cost, 0.97, p, c.n)

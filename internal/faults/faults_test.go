@@ -116,11 +116,6 @@ var planted = []fault{
 		"./internal/controller", "TestChange",
 	},
 	{
-		"a text begins with a long block though others were not known", "internal/controller/controller.go",
-		" && r.unsure(limit) {", " && false {",
-		"./internal/controller", "TestMixedTexts",
-	},
-	{
 		"what kind a text was says nothing of the next", "internal/controller/controller.go",
 		"r.c.texts[kind] = max(r.c.texts[kind]+p-r.told[kind], firstTexts[kind])", "_ = p",
 		"./internal/controller", "TestMixedTexts",
