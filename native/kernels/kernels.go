@@ -27,6 +27,9 @@ var store []byte
 //go:embed relaunch.cpp
 var relaunch []byte
 
+//go:embed launch.h
+var launch []byte
+
 // Sources returns all there is. What is C is C++ as well, so that a C++ compiler
 // alone suffices, and the head of each states its contract:
 //
@@ -35,11 +38,11 @@ var relaunch []byte
 //     No flag may be added that permits contraction or reassociation.
 //   - nvrtc.c: a cache on disk for the kernels that MLX's CUDA build compiles at
 //     run time.
-//   - relaunch.cpp: kernels launched again as one CUDA graph.
+//   - relaunch.cpp: kernels launched again as one CUDA graph, and in clusters.
 func Sources() []Source {
 	return []Source{
 		{Name: "sgemm.c", Text: sgemm, Flags: []string{"-x", "c++", "-std=c++17", "-O3", "-fPIC", "-ffp-contract=off"}},
 		{Name: "nvrtc.c", Text: nvrtc, Other: map[string][]byte{"store.h": store}, Flags: []string{"-x", "c++", "-std=c++17", "-O2", "-fPIC"}},
-		{Name: "relaunch.cpp", Text: relaunch, CUDA: true},
+		{Name: "relaunch.cpp", Text: relaunch, Other: map[string][]byte{"launch.h": launch}, CUDA: true},
 	}
 }
