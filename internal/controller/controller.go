@@ -112,7 +112,7 @@ func (r *Run) Next(limit int) int {
 	c := &r.c.costs
 	limit = min(limit, c.rungs[len(c.rungs)-1])
 	switch {
-	case !c.any():
+	case !c.drafted():
 		return limit
 	case !c.known(1) && r.plain < patience:
 		r.plain++

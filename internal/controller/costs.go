@@ -10,6 +10,7 @@ type costs struct {
 	mid       []float64   // median of last, 0 while nothing is known
 	age       []int       // cycles since the newest
 	skipFirst bool
+	warm      bool // a drafted cycle has been seen
 }
 
 const (
@@ -24,6 +25,9 @@ const (
 	// staleAfter is the number of cycles after which a cost may have become lower
 	// by so much that measuring it again pays.
 	staleAfter = 256
+	// usualStart and usualRow are what a drafted cycle and each of its rows cost in
+	// plain steps, before it is known.
+	usualStart, usualRow = 1.3, 0.25
 )
 
 func newCosts(rungs []int, skipFirst bool) costs {
@@ -31,9 +35,9 @@ func newCosts(rungs []int, skipFirst bool) costs {
 	return costs{rungs: rungs, last: make([][]float64, n), seen: make([]int, n), mid: make([]float64, n), age: make([]int, n), skipFirst: skipFirst}
 }
 
-// any reports whether anything is known.
-func (c *costs) any() bool {
-	return slices.ContainsFunc(c.mid, func(m float64) bool { return m > 0 })
+// drafted reports whether the cost of any drafted length is known.
+func (c *costs) drafted() bool {
+	return slices.ContainsFunc(c.mid[1:], func(m float64) bool { return m > 0 })
 }
 
 func (c *costs) known(rows int) bool {
@@ -45,7 +49,9 @@ func (c *costs) known(rows int) bool {
 // end, are not kept.
 //
 // What changes one length's cost, a longer context or a busier machine, changes
-// the others' too: they move along with it.
+// the others' too: they move along with it. The first drafted cycle of all says nothing:
+// the drafter's weights come from disk then, and memory from the system, and what other
+// lengths cost is guessed from it.
 func (c *costs) record(rows int, seconds float64) {
 	i := slices.Index(c.rungs, rows)
 	if i < 0 {
@@ -56,7 +62,9 @@ func (c *costs) record(rows int, seconds float64) {
 	}
 	c.age[i] = 0
 	c.seen[i]++
-	if c.skipFirst && c.seen[i] == 1 {
+	cold := rows > 1 && !c.warm
+	c.warm = c.warm || rows > 1
+	if cold || c.skipFirst && c.seen[i] == 1 {
 		return
 	}
 	if len(c.last[i]) == window {
@@ -93,7 +101,7 @@ func (c *costs) at(rows int) float64 {
 }
 
 // guess is the cost of a cycle of rows: measured, or on the line through the
-// measured neighbours. Beyond them the line goes on; with one alone, half of
+// measured neighbours, or beyond them. Where plain steps are not known either, half of
 // the cost is taken to grow with the rows.
 func (c *costs) guess(rows int) float64 {
 	below, above := -1, -1
@@ -112,16 +120,33 @@ func (c *costs) guess(rows int) float64 {
 	case above < 0 && c.rungs[below] == rows:
 		return c.mid[below]
 	case above < 0:
-		for i := below - 1; i >= 0; i-- {
-			if c.mid[i] > 0 {
-				return max(c.mid[below], c.line(i, below, rows))
-			}
-		}
-		return c.half(below, rows)
+		return c.beyond(below, rows)
 	case below < 0:
 		return c.half(above, rows)
 	}
 	return c.line(below, above, rows)
+}
+
+// beyond is the cost of more rows than have been measured, i being the most that were. A
+// row more costs what it did from one drafted length to the next, no more than a plain
+// step, and usual while one such length is known: a plain step has no drafts to make,
+// so the way from there says nothing.
+func (c *costs) beyond(i, rows int) float64 {
+	plain, more := c.mid[0], float64(rows-c.rungs[i])
+	if plain == 0 {
+		return c.half(i, rows)
+	}
+	if i == 0 {
+		return plain * (usualStart + usualRow*float64(rows))
+	}
+	slope := usualRow * plain
+	for k := i - 1; k > 0; k-- {
+		if c.mid[k] > 0 {
+			slope = min(max(0, c.mid[i]-c.mid[k])/float64(c.rungs[i]-c.rungs[k]), plain)
+			break
+		}
+	}
+	return c.mid[i] + slope*more
 }
 
 func (c *costs) line(i, k, rows int) float64 {

@@ -121,6 +121,21 @@ var planted = []fault{
 		"./internal/controller", "TestMixedTexts",
 	},
 	{
+		"after a plain step nobody begins with a block", "internal/controller/controller.go",
+		"case !c.drafted():", "case !c.drafted() && !c.known(1):",
+		"./dflash", "TestControllerBegins",
+	},
+	{
+		"the way from a plain step to two rows goes on", "internal/controller/costs.go",
+		"for k := i - 1; k > 0; k-- {", "for k := i - 1; k >= 0; k-- {",
+		"./internal/controller", "TestBeginsShort",
+	},
+	{
+		"a cold first block is taken for what blocks cost", "internal/controller/costs.go",
+		"cold := rows > 1 && !c.warm", "cold := rows < 1",
+		"./internal/controller", "TestColdBegin",
+	},
+	{
 		"costs that are not measured stay behind", "internal/controller/costs.go",
 		"if k == i {", "if k >= 0 {",
 		"./internal/controller", "TestDrift",
