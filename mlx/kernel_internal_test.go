@@ -30,7 +30,7 @@ func TestKernelFunction(t *testing.T) {
 	require.Equal(t, "twice", (&KernelSpec{Name: "twice"}).function(true))
 	require.Equal(t, "twice_overlaps", (&KernelSpec{Name: "twice", Overlaps: true}).function(true))
 	require.Equal(t, "twice", (&KernelSpec{Name: "twice", Overlaps: true}).function(false))
-	relauncher, err := os.ReadFile("../native/kernels/relaunch.cpp")
+	relauncher, err := os.ReadFile("../native/kernels/launch.h")
 	require.NoError(t, err)
 	require.Contains(t, string(relauncher), `"_overlaps"`)
 }
