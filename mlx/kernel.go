@@ -154,7 +154,7 @@ func (spec *KernelSpec) check() string {
 const overlapping = "_overlaps"
 
 // function is the name of the kernel function. Who launches CUDA kernels again
-// (native/kernels/relaunch.cpp) looks for the end.
+// (native/kernels/launch.h) looks for the end.
 func (spec *KernelSpec) function(cuda bool) string {
 	if cuda && spec.Overlaps {
 		return spec.Name + overlapping
