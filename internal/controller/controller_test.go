@@ -71,11 +71,11 @@ func TestChange(t *testing.T) {
 	}
 }
 
-// compare is the mean time of forty generations, each with a controller of its
+// compare is the mean time of twenty generations, each with a controller of its
 // own, as a multiple of another way's time.
 func compare(w world, other func(*world) float64) float64 {
 	var got, want float64
-	for w.seed = range 40 {
+	for w.seed = range 20 {
 		run := New(Options{Block: 16}).Start()
 		got += w.run(func(limit, _ int) int { return run.Next(limit) }, run.Record)
 		want += other(&w)

@@ -35,8 +35,8 @@ func denseTrials(s *mlx.Scope) []trial {
 		{1024, 64, 1, denseTiling{4, 7, denseAlone}},
 		{640, 96, 28, denseTiling{6, 5, denseAlone}},
 		{256, 192, 200, wideTiling},
-		{1024, 64, 1, denseTiling{4, 7, densePair}},
-		{1536, 96, 28, denseTiling{6, 3, densePair}},
+		{512, 64, 1, denseTiling{4, 7, densePair}},
+		{1024, 96, 28, denseTiling{6, 3, densePair}},
 		{256, 128, 200, denseTiling{8, 6, densePair}},
 		{512, 160, 9, denseTiling{20, 2, densePair}},
 	} {
