@@ -208,6 +208,11 @@ var plantedBelow = []fault{
 		"./internal/kernels", "TestKernels",
 	},
 	{
+		"attention is given less memory than it uses", "internal/kernels/attention.go",
+		"		keys += 32\n", "		keys += 8\n",
+		"./internal/kernels", "TestAttention",
+	},
+	{
 		"what was never written is taken for a part of a row's attention", "internal/kernels/attentiontext.go",
 		"if (share[k] > 0) a += ", "a += ",
 		"./internal/kernels", "TestAttention",

@@ -85,9 +85,9 @@ if (NORM) {
 const unsigned* w4 = w + (size_t)(first * 16 + lane / 8) * (K / 8) + from * 8 + lane % 8 * 4;
 const unsigned* w2 = w + (size_t)(first * 16 + lane / 4) * (K / 8) + from * 8 + FOURS * 32 + lane % 4 * 4;
 const __nv_bfloat16* sb = (lane < 16 ? scales : biases) + (size_t)(first * 16 + lane % 16) * G + from;
+const unsigned long long once = gf_once();
 // piece asks for part e of a stage: four or eight rows of weights, or all scales and
 // biases. The compiler may move it among reads of other stages.
-const unsigned long long once = gf_once();
 constexpr int PIECES = FOURS * 4 + TWO * 2 + 1;
 auto piece = [&](int i, int e, bool there) {
   uint4* to = ring + (i % STAGES * W + warp) * STAGE;

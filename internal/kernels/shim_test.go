@@ -136,7 +136,7 @@ func (sh *shim) run(t testing.TB, spec mlx.KernelSpec, src mlx.KernelSource, c c
 			in.Write(binary.LittleEndian.AppendUint32(nil, uint32(int32(x))))
 		}
 	}
-	put(int(which), truth(src == spec.CUDA), 1+truth(strings.Contains(src.Header, "__cluster_dims__(2,")))
+	put(int(which), truth(src == spec.CUDA), 1+truth(strings.Contains(src.Header, "__cluster_dims__(2,")), spec.SharedMemory)
 	put(max(1, c.launch.Grid[0]), max(1, c.launch.Grid[1]), max(1, c.launch.Grid[2]))
 	put(max(1, c.launch.Group[0]), max(1, c.launch.Group[1]), max(1, c.launch.Group[2]))
 	put(len(c.in) + len(c.launch.Outputs))

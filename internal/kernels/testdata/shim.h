@@ -227,13 +227,15 @@ static float* guarded(size_t floats) {
   if (p == MAP_FAILED || mprotect(p + room, guard, PROT_NONE)) { perror("mmap"); exit(2); }
   return (float*)(p + room - bytes);
 }
-// Each block of a cluster has its own.
+// Each block of a cluster has its own, of as many bytes as the launch is given.
 static float* dynamic[2];
-static float* own_memory(float* const* of) {
+static size_t given;
+static float* own_memory(float* const* of, size_t floats) {
+  if (floats * 4 > given) { fprintf(stderr, "a text wants %zu bytes of shared memory, its launch has %zu\n", floats * 4, given); exit(2); }
   dynamic[0] = of[0], dynamic[1] = of[1];
   return of[rank_of(current)];
 }
-#define GF_DYNAMIC(name, size) static float* const name##_of[2] = {guarded(size), guarded(size)}; float* const name = own_memory(name##_of)
+#define GF_DYNAMIC(name, size) static float* const name##_of[2] = {guarded(size), guarded(size)}; float* const name = own_memory(name##_of, size)
 
 // Blocks of a cluster: a thread may write to the other's memory when it knows that it
 // has begun.
@@ -346,10 +348,10 @@ static void fault(int, siginfo_t* info, void*) {
 }
 
 // Input, again and again: which kernel, whether it calls gf_wait(), how many blocks are
-// a cluster, grid and block in threads, the number of arrays, and for each its shape in
-// 10 words, whether it is an output, whether it may be read before gf_wait(), its number
-// of bytes and, for an input, these. Output: the outputs' bytes, and a word that names an
-// array written behind its end, or −1.
+// a cluster, bytes of shared memory, grid and block in threads, the number of arrays,
+// and for each its shape in 10 words, whether it is an output, whether it may be read
+// before gf_wait(), its number of bytes and, for an input, these. Output: the outputs'
+// bytes, and a word that names an array written behind its end, or −1.
 int main(int argc, char**) {
   at_once = argc > 1;
   stacks = (char*)malloc((size_t)MOST * STACK);
@@ -361,6 +363,7 @@ int main(int argc, char**) {
   while (fread(&which, 4, 1, stdin) == 1) {
     overlaps = word();
     cluster = word();
+    given = word();
     int g[3], b[3];
     must_read(g, 12);
     must_read(b, 12);
